@@ -39,7 +39,7 @@ def test_every_folder_with_code_is_a_package() -> None:
             assert path.suffix != ".py" or (path.parent / "__init__.py").exists(), path
 
 
-def test_what_the_settings_read_from_their_folder_is_packed() -> None:
+def test_folders_that_the_settings_read_are_packed() -> None:
     assert set(beside()) == {"templates", "static", "locale", "deploy"}
     assert all((ROOT / name).is_dir() for name in beside())
 

@@ -93,11 +93,11 @@ def _has_argument(function, name):
         ("--deselect=tests/kcover/test_plan.py", needs.ALL),
     ],
 )
-def test_only_what_the_chosen_tests_need_is_started(arguments, wanted):
+def test_only_services_needed_by_the_chosen_tests_are_started(arguments, wanted):
     assert needs.needed(arguments.split()) == wanted
 
 
-def test_every_folder_says_what_it_needs():
+def test_every_folder_declares_its_needs():
     folders = {f"tests/{path.parent.name}" for path in TESTS.glob("*/*.py")}
     assert folders <= needs.NEEDS.keys()
     assert all((TESTS.parent / place).exists() for place in needs.NEEDS)
@@ -165,7 +165,7 @@ def test_red_tests_are_repeated_once_alone(tmp_path, workers, count, failures, s
     assert runs == [2 if failures and count <= 3 else 1] * count
 
 
-def test_a_run_that_stops_at_the_first_red_test_repeats_nothing(tmp_path):
+def test_a_run_that_stops_at_the_first_failure_repeats_no_test(tmp_path):
     (tmp_path / "test_flaky.py").write_text(SOMETIMES.format(count=1, failures=1))
     assert run_pytest(tmp_path, "-p", "tests.repeat_red", "-x").returncode == 1
 
@@ -201,7 +201,7 @@ def test_a_run_is_moved_to_the_named_time(text, wanted):
 
 
 @pytest.mark.parametrize("text", ["", "tomorrow", "40d", "+40"])
-def test_a_time_that_is_none_is_refused(text):
+def test_an_invalid_time_is_refused(text):
     with pytest.raises(ValueError, match="TEST_CLOCK="):
         moved_clock.moved_to(text, now=datetime(2026, 1, 31, tzinfo=UTC))
 

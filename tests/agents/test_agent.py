@@ -110,14 +110,14 @@ def faults(reports):
     return [(fault.code, fault.count) for report in reports for fault in report.faults]
 
 
-def test_the_first_reports_say_what_there_is(bench):
+def test_the_first_reports_have_checks_and_inventory(bench):
     first, second = bench.step()
     assert (first.node, first.boot_id, first.version) == ("gpu-1", "boot-1", 1)
     assert [(check.name, check.status) for check in first.checks] == [("kernel_log", "pass")]
     assert second.inventory == bench.inventory
 
 
-def test_a_log_that_was_rotated_away_unread_is_said(bench, tmp_path):
+def test_a_log_that_was_rotated_away_before_it_was_read_is_reported(bench, tmp_path):
     path = tmp_path / "kern.log"
     path.write_text("quiet\n")
     bench.start(ring=sources.LogFile(path))
@@ -159,7 +159,7 @@ def test_a_changed_inventory_goes_at_once_and_once(bench):
     assert bench.step(1) == []
 
 
-def test_what_is_not_taken_is_sent_again_with_the_same_batch_id(bench):
+def test_an_unacknowledged_report_is_sent_again_with_the_same_batch_id(bench):
     bench.step()
     bench.log()
     bench.portal.errors = [UplinkError("503"), UplinkError("503")]
@@ -189,7 +189,7 @@ def test_a_long_outage_keeps_every_fault(bench):
     assert [code for code, _ in faults(sent)] == list(range(100))
 
 
-def test_a_refused_report_does_not_hold_up_the_others(bench):
+def test_a_refused_report_does_not_delay_the_others(bench):
     bench.log()
     bench.portal.errors = [ReportDeferred("413")]
     bench.step()
@@ -218,7 +218,7 @@ def test_heartbeats_go_between_a_backlog(bench):
     assert [[fault.code for fault in report.faults] for report in sent] == [[], [0], [1], [2], [3], [4]]
 
 
-def test_a_restart_reads_nothing_twice_and_misses_nothing(bench):
+def test_a_restart_repeats_no_fault_and_misses_none(bench):
     bench.log()
     bench.step()
     bench.log("nothing to see")
@@ -257,7 +257,7 @@ def test_repeats_within_the_window_are_counted_across_a_restart(bench):
 
 
 @pytest.mark.parametrize("restart", [True, False])
-def test_repeats_of_an_earlier_boot_are_not_told_by_the_next(bench, restart):
+def test_repeats_of_an_earlier_boot_are_not_reported_in_the_next_boot(bench, restart):
     """They would be a new fault after the reboot that mended the node."""
     bench.log()
     bench.step()
@@ -273,7 +273,7 @@ def test_repeats_of_an_earlier_boot_are_not_told_by_the_next(bench, restart):
     assert faults(bench.step(1)) == [(79, 1)]
 
 
-def test_a_gap_in_the_log_is_told(bench):
+def test_a_gap_in_the_log_is_reported(bench):
     bench.ring = sources.MemoryLog(size=5)
     bench.start()
     bench.step()
@@ -285,7 +285,7 @@ def test_a_gap_in_the_log_is_told(bench):
     assert [check.status for report in later for check in report.checks] == ["pass"]
 
 
-def test_a_log_that_cannot_be_read_is_told_and_faults_go_on_when_it_can():
+def test_an_unreadable_log_is_reported_and_faults_continue_when_it_is_readable():
     class Broken(sources.MemoryLog):
         error = PermissionError(13, "Permission denied", "/dev/kmsg")
 
@@ -322,7 +322,7 @@ def probe_fault(bench, code=48, **how):
     return Fault(kind="xid", code=code, pci="0000:4e:00", source="nvml", seen_at=bench.now, **how)
 
 
-def test_while_the_spool_is_full_what_probes_find_is_counted_and_told_later():
+def test_findings_are_counted_while_the_spool_is_full_and_reported_later():
     bench = Bench(max_batches=2)
     bench.portal.errors = [UplinkError("down")] * 30
     for code in range(3):
@@ -339,7 +339,7 @@ def test_while_the_spool_is_full_what_probes_find_is_counted_and_told_later():
     assert bench.agent.caught_up
 
 
-def test_what_there_was_no_room_for_outlives_the_agent():
+def test_faults_that_did_not_fit_the_spool_survive_a_restart():
     bench = Bench(max_batches=1)
     bench.log()
     bench.portal.errors = [UplinkError("down")] * 30
@@ -355,7 +355,7 @@ def test_what_there_was_no_room_for_outlives_the_agent():
 @pytest.mark.parametrize(
     ("error", "alive"), [(UplinkError("502"), True), (PortalFailed("500"), True), (PortalFailed("500"), False)]
 )
-def test_a_report_that_the_portal_always_breaks_on_holds_up_no_other(error, alive):
+def test_a_report_that_always_breaks_the_portal_delays_no_other(error, alive):
     class Breaking(Portal):
         def post_report(self, body):
             answer = super().post_report(body)
@@ -386,7 +386,7 @@ def test_many_faults_go_in_several_reports(bench):
     assert max(len(report.faults) for report in sent) == reports.FAULTS_PER_REPORT
 
 
-def test_a_clock_set_forward_a_day_and_back_repeats_nothing(bench):
+def test_a_clock_set_forward_a_day_and_back_repeats_no_fault(bench):
     bench.step()
     bench.log()
     assert faults(bench.step(1)) == [(79, 1)]
@@ -398,7 +398,7 @@ def test_a_clock_set_forward_a_day_and_back_repeats_nothing(bench):
     assert [faults(bench.step(5)) for _ in range(20)] == [[]] * 20
 
 
-def test_a_clock_set_back_a_day_silences_nothing(bench):
+def test_a_clock_set_back_a_day_suppresses_no_report(bench):
     bench.step()
     bench.portal.errors = [UplinkError("down")]
     bench.log()
@@ -413,7 +413,7 @@ def command(kind, **args):
     return Command(id=f"c-{kind}", kind=kind, args=args, created_at=START, expires_at=expires_at)
 
 
-def test_commands_that_come_with_an_answer_are_done_and_told_once(bench):
+def test_commands_in_an_answer_are_executed_and_reported_once(bench):
     bench.portal.commands = (command("run_check"),)
     sent = bench.step()
     assert [(result.id, result.status) for report in sent for result in report.command_results] == [
@@ -424,7 +424,7 @@ def test_commands_that_come_with_an_answer_are_done_and_told_once(bench):
     assert again[:1] == ["refused"]  # still offered, so told again, but with a heartbeat
 
 
-def test_results_are_told_until_they_are_taken(bench):
+def test_results_are_reported_until_they_are_acknowledged(bench):
     bench.step()
     bench.agent.offer([command("reset_gpu")])
     bench.portal.errors = [UplinkError("down")]
@@ -432,7 +432,7 @@ def test_results_are_told_until_they_are_taken(bench):
     assert [result.status for report in sent for result in report.command_results] == ["done", "done"]
 
 
-def test_a_reboot_is_told_by_the_next_boot(bench):
+def test_a_reboot_result_is_reported_by_the_next_boot(bench):
     bench.step()
     bench.agent.offer([command("reboot", boot_id="boot-1")])
     assert [result for report in bench.step(1) for result in report.command_results] == []

@@ -88,7 +88,7 @@ def test_a_healthy_node_in_both_shapes(tools, wrapped):
     assert node.asked == ["list", "static", "metric", "list", "metric"]  # limits do not change
 
 
-def test_errors_that_ecc_could_not_mend_are_a_fault_of_the_slot(tools):
+def test_uncorrected_ecc_errors_are_a_fault_of_the_slot(tools):
     node = Node(tools)
     node.set(metrics=[metric(0, lost=2), metric(1)])
     (bad,) = [one for one in node.probe_run.observe() if one.check.status != "pass"]
@@ -124,7 +124,7 @@ def test_a_gpu_that_is_gone_is_missed_after_a_restart_too(tools):
     assert reported.probe_run.bad() == []
 
 
-def test_what_a_gpu_does_not_have_is_not_judged(tools):
+def test_readings_that_a_gpu_does_not_have_are_ignored(tools):
     node = Node(tools)
     bare = {"gpu": 0, "temperature": {"hotspot": "N/A"}, "ecc": "N/A"}
     node.set(listed=LIST[:1], statics=[{"gpu": 0, "limit": "N/A"}], metrics=[bare])
@@ -148,7 +148,7 @@ def test_inv_42_a_tool_that_is_missing_or_breaks_is_no_broken_node(tools):
     assert node.probe_run.bad() == broken
 
 
-def test_a_tool_that_hangs_is_killed_and_said_so(tools, monkeypatch):
+def test_a_tool_that_hangs_is_killed_and_reported_as_an_error(tools, monkeypatch):
     monkeypatch.setattr(amd, "TIMEOUT_SECONDS", 0.2)
     tools.add("amd-smi", "sleep 600")
     started = time.monotonic()
@@ -158,7 +158,7 @@ def test_a_tool_that_hangs_is_killed_and_said_so(tools, monkeypatch):
     assert "did not end within 0.2 s" in found.check.message
 
 
-def test_the_inventory_is_asked_for_seldom_and_kept_where_the_tool_breaks(tools):
+def test_the_inventory_is_read_rarely_and_kept_when_the_tool_fails(tools):
     now = [0.0]
     inventory = amd.AmdInventory(monotonic=lambda: now[0])
     assert inventory().gpus == ()

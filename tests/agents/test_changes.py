@@ -18,7 +18,7 @@ class Teller:
         return [(check.name, check.status) for check in checks], [(fault.kind, fault.code) for fault in faults]
 
 
-def test_a_result_is_told_when_it_changes_and_each_hour():
+def test_a_result_is_reported_when_it_changes_and_each_hour():
     teller = Teller()
     good, bad = finding("ecc", Severity.OK), finding("ecc", Severity.FAILURE, message="1 error")
     assert teller.tell(good) == ([("ecc", "pass")], [])
@@ -28,7 +28,7 @@ def test_a_result_is_told_when_it_changes_and_each_hour():
     assert teller.tell(good) == ([("ecc", "pass")], [])
 
 
-def test_a_value_that_moves_is_told_now_and_then():
+def test_a_changing_value_is_reported_at_intervals():
     teller = Teller()
     reported = [teller.tell(finding("clock", Severity.WARNING, value=n, message=f"{n} ms off"))[0] for n in range(25)]
     assert [bool(one) for one in reported] == [n % 10 == 0 for n in range(25)]
@@ -36,7 +36,7 @@ def test_a_value_that_moves_is_told_now_and_then():
     assert teller.tell(finding("clock", Severity.OK, value=2), after=3000) == ([], [])
 
 
-def test_a_fault_is_told_at_once_and_again_while_it_lasts():
+def test_a_fault_is_reported_at_once_and_again_while_it_lasts():
     teller = Teller()
     bad = finding("fabric", Severity.FAULT, device="GPU-aaaaaaaa", message="late", pci="0000:4e:00")
     assert teller.tell(bad) == ([("fabric", "fail")], [("check", "fabric")])
@@ -47,17 +47,17 @@ def test_a_fault_is_told_at_once_and_again_while_it_lasts():
     assert teller.tell(bad)[1] == [("check", "fabric")]
 
 
-def test_what_only_warns_or_broke_is_no_fault():
+def test_a_finding_that_is_not_a_fault_reports_no_fault():
     for severity in (Severity.WARNING, Severity.FAILURE, Severity.ERROR, Severity.SKIPPED):
         assert Teller().tell(finding("fabric", severity))[1] == []
 
 
-def test_devices_are_told_apart():
+def test_results_of_different_devices_are_reported_separately():
     teller = Teller()
     assert len(teller.tell(finding("ecc", Severity.OK, device="a"), finding("ecc", Severity.OK, device="b"))[0]) == 2
 
 
-def test_a_clock_that_is_set_back_silences_nothing():
+def test_a_clock_that_is_set_back_suppresses_no_result():
     teller = Teller()
     bad = finding("fabric", Severity.FAULT)
     teller.tell(bad)

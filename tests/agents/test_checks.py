@@ -86,12 +86,12 @@ def test_a_failure_is_a_fault_only_where_it_speaks_of_this_node():
     assert CheckRunner([Fixed(failed, failure_is_node_fault=False)], gpu_users=list).faults(failed, now=NOW) == []
 
 
-def test_an_unknown_check_is_said_to_be_one():
+def test_an_unknown_check_is_refused_with_its_name():
     (found,) = CheckRunner([Fixed()], gpu_users=list).run(["pvc"], {})
     assert (found.status, found.message) == ("error", "check not supported: pvc; this agent has fixed")
 
 
-def test_a_heavy_check_waits_for_nobody_and_disturbs_nobody():
+def test_a_heavy_check_is_skipped_while_the_gpus_are_in_use():
     check = Fixed(invasive=True)
     (found,) = CheckRunner([check], gpu_users=lambda: ["process 4711 on GPU-aaaaaaaa"]).run(["fixed"], {})
     assert (found.status, check.runs) == ("skipped", 0)
@@ -150,7 +150,7 @@ def test_a_lock_that_others_agreed_on_must_be_there(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "loop"])
-def test_what_a_job_puts_in_the_place_of_the_lock_is_neither_followed_nor_waited_for(tmp_path, kind):
+def test_a_pipe_or_link_in_place_of_the_lock_is_neither_followed_nor_waited_for(tmp_path, kind):
     path, target = tmp_path / "checks.lock", tmp_path / "a file of the node"
     if kind == "pipe":
         os.mkfifo(path)
@@ -163,7 +163,7 @@ def test_what_a_job_puts_in_the_place_of_the_lock_is_neither_followed_nor_waited
     assert f"{path}: " in found.message
 
 
-def test_who_may_not_make_the_file_waits_for_the_agent_to_make_it(tmp_path, monkeypatch):
+def test_a_process_that_cannot_create_the_lock_file_waits_for_the_agent(tmp_path, monkeypatch):
     lock, tried = HostLock(path=tmp_path / "checks.lock", shared=True), []
     open_it = os.open
 
@@ -208,7 +208,7 @@ def test_remapped():
 
 
 @pytest.mark.parametrize("check", [gpu_state.Remapped, gpu_state.GpuPower])
-def test_of_a_gpu_that_hangs_a_check_knows_nothing(check):
+def test_a_check_has_no_result_for_a_gpu_that_hangs(check):
     """The probe says since when, and when that is a fault."""
     hangs = Device(index=0, uuid="GPU-a", lost="EccMode has not returned for 300 s", hung_seconds=300.0)
     fine = Device(index=1, uuid="GPU-b", rows=ROWS, clock_reasons=0)
@@ -346,7 +346,7 @@ def test_the_bench_computes_and_looks_at_the_result(bench):
     assert second["right"] is False
 
 
-def test_the_bench_says_what_is_wrong(bench):
+def test_the_bench_reports_its_errors(bench):
     _, (first, second), _ = bench("gpumem", CUDA_SHIM_FULL="0")
     assert first["error"] == "cuMemAlloc_v2: CUDA_ERROR_OUT_OF_MEMORY (2)"
     assert second["right"]
@@ -388,7 +388,7 @@ def test_dcgm_passes(tools):
     assert (single.device, single.status, single.message) == ("gpu0 pcie", "pass", "")
 
 
-def test_dcgm_names_what_passes_as_it_named_what_failed(tools):
+def test_dcgm_names_a_passed_test_as_it_named_the_failed_one(tools):
     """Or a failure would stay for ever: a repaired GPU, a test that DCGM names twice, one that it skips."""
     places = {"gpu0 pcie", "gpu1 pcie"}
     for now, expected in ((FAILED, "fail"), (PASSED | {"entity_id": 1}, "pass")):
@@ -485,7 +485,7 @@ def test_ping_asks_the_portal_for_peers(tools):
         ping.Ping(fetch_peers=lambda: ("-f",)).run({})
 
 
-def test_nobody_to_ping(tools):
+def test_ping_without_hosts_is_skipped_and_invalid_hosts_are_refused(tools):
     with pytest.raises(health_check.CheckSkipped, match="no hosts to ping"):
         ping.Ping().run({})
     for hosts in ("-c 1", "a;b", "$(reboot)", "a,,b", ["x" * 300]):
@@ -519,7 +519,7 @@ def test_iperf_binds_to_the_address_of_its_interface(tools, tmp_path):
     assert asked == ["-c 10.1.0.2 -p 5200 -P 8 -t 1 -J -B 10.1.0.1", "-s -1 -J -p 5200 -B 10.1.0.1"]
 
 
-def test_iperf_tells_the_addresses_of_the_data_plane(tmp_path):
+def test_iperf_reports_the_addresses_of_the_data_plane(tmp_path):
     known = {
         "lo": "127.0.0.1",
         "eth0": "10.0.0.1",
@@ -563,14 +563,14 @@ def test_iperf_waits_for_a_partner_that_is_not_there_yet(tools, tmp_path, monkey
     assert (tmp_path / "asked").read_text() == "x\n" * 3
 
 
-def test_one_process_that_breaks_leaves_no_half_number(tools):
+def test_a_failed_iperf_process_gives_no_partial_value(tools):
     busy = json.dumps({"error": "the server is busy running a test. try again later"})
     tools.add("iperf3", f"case \"$*\" in *5201*) echo '{busy}';; *) echo '{IPERF}';; esac")
     (found,) = iperf.Iperf().run({"hosts": ["10.0.0.2"], "ports": 2, "wait": 60})
     assert (found.status, found.value, found.message) == ("error", None, json.loads(busy)["error"])
 
 
-def test_iperf_needs_idle_gpus_only_where_it_is_told_so(tools):
+def test_iperf_requires_idle_gpus_only_with_the_idle_option(tools):
     asked = CheckRunner((iperf.Iperf(),), gpu_users=lambda: ["process 7 on GPU-a"])
     tools.say("iperf3", IPERF)
     (found,) = asked.run(["iperf"], {"hosts": ["10.0.0.2"], "idle": True})
@@ -579,7 +579,7 @@ def test_iperf_needs_idle_gpus_only_where_it_is_told_so(tools):
     assert found.status == "pass"
 
 
-def test_iperf_tells_why_not(tools):
+def test_iperf_reports_its_error(tools):
     tools.say("iperf3", json.dumps({"error": "unable to connect to server: Connection refused"}), status=1)
     (found,) = iperf.Iperf().run({"hosts": ["10.0.0.2"]})
     assert (found.status, found.message) == ("error", "unable to connect to server: Connection refused")
@@ -593,7 +593,7 @@ def test_iperf_tells_why_not(tools):
 # ------------------------------------------------------------------------------------------------------------ programs
 
 
-def test_a_program_that_hangs_is_killed_with_what_it_started(tools, tmp_path):
+def test_a_program_that_hangs_is_killed_with_its_children(tools, tmp_path):
     tools.add("slow", f"sleep 600 & echo $! > {tmp_path}/child\nwait")
     started = time.monotonic()
     with pytest.raises(programs.ProgramTimeout, match="slow did not end within"):

@@ -42,7 +42,7 @@ def test_the_clock_by_the_kernel_where_chrony_cannot_say(tools, kept):
         (4_500, clock.STA_PLL | clock.STA_UNSYNC, clock.KernelClock(True)),
     ],
 )
-def test_what_the_kernel_says_of_its_clock(offset, status, kept):
+def test_the_kernels_clock_state_is_decoded(offset, status, kept):
     assert clock.read_timex(struct.pack("@Illlli", 0, offset, 1, 2, 3, status) + bytes(64)) == kept
 
 
@@ -52,5 +52,5 @@ def test_the_offset_by_the_kernel_where_there_is_no_chrony(tools, offset, status
     assert (found.check.status, found.check.value, found.check.unit, found.is_fault) == (status, offset, "ms", False)
 
 
-def test_the_kernel_here_says_something():
+def test_the_kernels_clock_state_of_this_machine_is_readable():
     assert clock.read_kernel_clock().unsynchronized in (True, False)

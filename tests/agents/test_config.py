@@ -62,7 +62,7 @@ def test_the_vendor_by_the_environment(load, given, vendor):
     assert load("vendor: 2", KCOVER_AGENT_VENDOR=given).vendor == vendor
 
 
-def test_a_vendor_that_nobody_knows(load):
+def test_an_unknown_vendor_is_refused_or_replaced_by_the_default(load):
     """kcover's own key is forgiving, as kcover is."""
     assert load("vendor: 9").vendor == "nvidia"
     with pytest.raises(errors.ConfigError, match="KCOVER_AGENT_VENDOR='intel': must be one of nvidia, metax, amd"):
@@ -132,7 +132,7 @@ def test_newer_kcovers_time_of_day(load, text, at):
         ({"KCOVER_AGENT_TOKEN": "a", "KCOVER_AGENT_TOKEN_FILE": "/b"}, "KCOVER_AGENT_TOKEN_FILE"),
     ],
 )
-def test_nonsense_is_refused_by_name(environ, name):
+def test_an_invalid_setting_is_refused_by_name(environ, name):
     with pytest.raises(errors.ConfigError, match=name):
         config.load(None, {"NODE_NAME": "n"} | environ)
 
@@ -191,7 +191,7 @@ def test_probes_and_checks(load):
         ("KCOVER_AGENT_LISTEN", "localhost:70000"),
     ],
 )
-def test_nonsense_about_probes_is_refused_by_name(name, value):
+def test_an_invalid_probe_setting_is_refused_by_name(name, value):
     with pytest.raises(errors.ConfigError, match=name):
         config.load(None, {"NODE_NAME": "n", name: value})
 

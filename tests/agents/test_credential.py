@@ -72,7 +72,7 @@ def answer(token, *, expires_at=END):
     return json.dumps({"token": token, "expires_at": expires_at.isoformat() if expires_at else None}).encode()
 
 
-def test_it_is_renewed_with_itself_at_half_of_its_life(connect, portal, clock):
+def test_a_credential_is_renewed_at_half_of_its_life(connect, portal, clock):
     keep = store.MemoryStore()
     agent = connect(keep)
     agent.post_report(body())
@@ -116,7 +116,7 @@ def test_an_answer_that_was_lost_leaves_the_old_one_in_use(connect, portal, cloc
     assert portal.bearers == ["kca_1", "kca_1"]
 
 
-def test_what_cannot_be_stored_is_not_used(connect, portal, clock):
+def test_a_credential_that_cannot_be_stored_is_not_used(connect, portal, clock):
     keep = Full()
     agent = connect(keep)
     agent.post_report(body())
@@ -128,7 +128,7 @@ def test_what_cannot_be_stored_is_not_used(connect, portal, clock):
     assert portal.bearers[-1] == "kca_1"
 
 
-def test_back_to_the_one_before_where_the_new_one_is_not_taken(connect, portal, clock):
+def test_the_earlier_credential_is_used_where_the_new_one_is_refused(connect, portal, clock):
     agent = connect(store.MemoryStore(), token="kce_all")
     agent.post_report(body())
     clock.value = NOW + HALF
@@ -139,7 +139,7 @@ def test_back_to_the_one_before_where_the_new_one_is_not_taken(connect, portal, 
     assert len(portal.enrolled) == 1
 
 
-def test_enrols_anew_where_neither_is_taken(connect, portal, clock):
+def test_the_agent_enrols_again_where_no_credential_is_accepted(connect, portal, clock):
     agent = connect(store.MemoryStore())
     agent.post_report(body())
     clock.value = NOW + HALF
@@ -151,7 +151,7 @@ def test_enrols_anew_where_neither_is_taken(connect, portal, clock):
 
 
 @pytest.mark.parametrize("renewed", [False, True])
-def test_a_refusal_that_was_not_the_portals_locks_nobody_out(connect, portal, clock, renewed):
+def test_a_401_that_did_not_come_from_the_portal_keeps_the_old_credential_usable(connect, portal, clock, renewed):
     keep = store.MemoryStore()
     agent = connect(keep)
     agent.post_report(body())
@@ -167,7 +167,7 @@ def test_a_refusal_that_was_not_the_portals_locks_nobody_out(connect, portal, cl
     assert json.loads(keep.read(credential.CREDENTIAL_FILE))["token"] == good
 
 
-def test_without_an_enrolment_token_it_says_what_to_do_and_loses_nothing(connect, portal, clock):
+def test_without_an_enrolment_token_the_error_says_what_to_do_and_no_report_is_lost(connect, portal, clock):
     keep = store.MemoryStore()
     connect(keep).post_report(body())
     agent = connect(keep, token="")
@@ -206,7 +206,7 @@ def test_an_agent_starts_without_a_token_only_where_it_has_enrolled(tmp_path):
     folder.close()
 
 
-def test_one_without_an_end_is_never_renewed():
+def test_a_credential_without_an_end_is_never_renewed():
     keep = store.MemoryStore()
     keeper(keep, Hand(NOW)).store_enrolled(answer("kca_x", expires_at=None))
     later = keeper(keep, Hand(NOW + timedelta(days=4000)))
@@ -247,7 +247,7 @@ def test_a_fleet_does_not_renew_in_one_hour():
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"token": 1}', b'{"token": ""}', b"{"])
-def test_an_answer_that_is_none_changes_nothing(content):
+def test_an_invalid_renewal_answer_changes_no_credential(content):
     kept = keeper(store.MemoryStore(), Hand(NOW))
     own = kept.store_enrolled(answer("kca_1"))
     with pytest.raises(ValueError, match=r"no token|Expecting"):

@@ -9,7 +9,7 @@ from agents.host import deadline
 from tests import waiting
 
 
-def test_what_hangs_is_asked_by_one_thread_however_often():
+def test_a_hanging_call_uses_one_thread_however_often_it_is_repeated():
     release, asked = threading.Event(), []
 
     def hang():
@@ -25,7 +25,7 @@ def test_what_hangs_is_asked_by_one_thread_however_often():
     assert deadline.within(60, lambda: "back", what="a driver that hangs") == "back"
 
 
-def test_what_hangs_for_longer_is_not_waited_for_again():
+def test_a_call_that_hangs_is_not_waited_for_again():
     release = threading.Event()
     waited = []
     for _ in range(20):
@@ -37,7 +37,7 @@ def test_what_hangs_for_longer_is_not_waited_for_again():
     release.set()
 
 
-def test_two_that_ask_the_same_both_get_their_answers():
+def test_two_callers_of_the_same_driver_both_get_their_answers():
     release, began = threading.Event(), threading.Event()
 
     def slow():
@@ -55,7 +55,7 @@ def test_two_that_ask_the_same_both_get_their_answers():
     assert answers == ["slow"]
 
 
-def test_two_that_ask_at_the_same_instant_are_one_thread_at_a_time(monkeypatch):
+def test_two_concurrent_callers_use_one_thread_at_a_time(monkeypatch):
     lock, at_once, most = waiting.CountedLock(), [], []
     enumerate_threads = threading.enumerate
 
@@ -87,7 +87,7 @@ def test_two_that_ask_at_the_same_instant_are_one_thread_at_a_time(monkeypatch):
     assert (answers, max(most)) == (["answered"] * 2, 1)
 
 
-def test_what_it_raises_is_raised():
+def test_an_exception_of_the_call_is_raised_to_the_caller():
     with pytest.raises(ValueError, match="no such GPU"):
         deadline.within(60, _refuse, what="a driver")
 

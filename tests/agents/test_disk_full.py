@@ -35,7 +35,7 @@ def folder(disk):
     folder.close()
 
 
-def test_what_is_no_fault_makes_room_for_what_is_one(disk, folder):
+def test_batches_without_faults_make_room_for_batches_with_faults(disk, folder):
     spool = Spool(folder)
     for number in range(3):
         spool.append(report(f"check-{number}", faults=0), mark={"at": number})
@@ -77,7 +77,7 @@ def test_the_room_that_a_sent_batch_leaves_is_for_faults_first(disk, folder):
     assert ids(again) == ["b"]
 
 
-def test_an_agent_on_a_full_disk_goes_on_tells_everything_once_and_recovers(disk, tmp_path, portal):
+def test_an_agent_on_a_full_disk_reports_everything_once_and_recovers(disk, tmp_path, portal):
     node = Node(tmp_path, portal)
     try:
         process = node.start(KCOVER_AGENT_SPOOL=str(disk.path / "spool"), KCOVER_AGENT_LISTEN="127.0.0.1:0")

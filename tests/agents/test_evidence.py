@@ -68,14 +68,14 @@ def test_a_bundle_holds_the_log_the_tools_and_the_versions(node, tools):
     assert [path.name for path in node.folder.iterdir()] == [f"{NAME}.gz"]
 
 
-def test_a_missing_tool_is_named_and_stops_nothing(node, tools):
+def test_a_missing_tool_is_named_and_does_not_stop_the_collection(node, tools):
     _, text, sections = node.collect(tool("dcgmi", "health", "-c"))
     assert sections["dcgmi health -c"].status == "missing"
     assert "install the package dcgmi" in text
     assert sections["kernel log"].status == "ok"
 
 
-def test_a_tool_that_fails_keeps_what_it_printed(node, tools):
+def test_the_output_of_a_failing_tool_is_kept(node, tools):
     tools.say("nvidia-smi", "Unable to determine the device handle for GPU 0000:4E:00.0\n", status=9)
     _, text, sections = node.collect(tool("nvidia-smi", "-q"))
     assert (sections["nvidia-smi -q"].status, sections["nvidia-smi -q"].note) == ("failed", "exit status 9")
@@ -117,7 +117,7 @@ def test_a_log_that_cannot_be_read_is_named(node, tools):
     assert sections["kernel log"].status == "missing"
 
 
-def test_of_a_long_log_the_end_is_kept(node, tools, monkeypatch):
+def test_the_end_of_a_long_log_is_kept(node, tools, monkeypatch):
     monkeypatch.setattr(parts, "KERNEL_LOG_BYTES", 1000)
     node.log.write_text("".join(f"line {number}\n" for number in range(10_000)))
     _, text, sections = node.collect()
@@ -137,7 +137,7 @@ def test_records_of_the_device_read_like_dmesg(tmp_path):
     assert target.read_text() == "[    5.678000] NVRM: Xid\n SUBSYSTEM=pci\n"
 
 
-def test_what_an_interrupted_collection_left_is_removed(node):
+def test_files_of_an_interrupted_collection_are_removed(node):
     node.folder.mkdir()
     (node.folder / "a.tmp").touch()
     (node.folder / "a.part").mkdir()
@@ -211,7 +211,7 @@ def test_a_reset_waits_until_no_tool_uses_the_gpus(tools):
     assert len(order) == 2
 
 
-def test_it_is_for_one_boot_only():
+def test_an_evidence_command_is_for_one_boot_only():
     journal = Journal(MemoryStore(), host(lambda name: {}))
     args = {"bundle": str(NAME), "boot_id": "boot-1"}
     command = Command(id="c1", kind=bundle.COMMAND, args=args, created_at=NOW, expires_at=NOW + timedelta(minutes=5))
@@ -328,7 +328,7 @@ def test_old_and_many_bundles_are_deleted(outbox, portal):
     assert list(outbox.folder.iterdir()) == []
 
 
-def test_a_file_of_somebody_else_is_not_sent(outbox, portal):
+def test_a_file_that_the_agent_did_not_write_is_not_uploaded(outbox, portal):
     outbox.folder.mkdir()
     (outbox.folder / "passwords.gz").write_text("x")
     outbox.files.run_round()
@@ -341,7 +341,7 @@ def test_a_parsed_address_has_no_secret(outbox, portal):
     assert "kca_x" not in urllib.parse.urlencode(portal.chunks[0][0])
 
 
-def test_an_agent_that_is_asked_uploads_its_evidence(tmp_path, portal):
+def test_an_agent_uploads_evidence_on_command(tmp_path, portal):
     """The whole program, over HTTP."""
     log = tmp_path / "kern.log"
     log.write_text("NVRM: Xid (PCI:0000:4e:00): 79, GPU has fallen off the bus. password=hunter2\n")

@@ -77,18 +77,18 @@ def test_a_known_check_is_run_beside_an_unknown_one():
 
 
 @pytest.mark.parametrize("args", [{}, {"check": ""}, {"check": "pvc"}, {"checks": 3}])
-def test_nothing_to_run_is_refused(args):
+def test_an_empty_check_command_is_refused(args):
     assert host().run_check(args).status == "refused"
 
 
-def test_output_stays_under_what_the_wire_takes():
+def test_the_output_of_a_command_stays_below_the_limit_of_the_wire():
     many = [Check(name="a", status="fail", device=f"GPU-{n:032}", message="x" * 5000) for n in range(500)]
     outcome = host(Fixed("a", *many)).run_check({"check": "a"})
     assert len(json.dumps(dict(outcome.output))) < 64 << 10
     assert len(outcome.checks) == 500
 
 
-def test_a_command_that_ended_while_it_waited_is_not_begun():
+def test_a_command_that_expired_while_it_waited_is_not_begun():
     hold, began = threading.Event(), threading.Event()
 
     class Slow(Fixed):
@@ -122,7 +122,7 @@ def test_a_gpu_in_use_is_not_reset(tools):
     assert (outcome.status, outcome.message) == ("refused", "the GPUs are in use: process 4711 on GPU-12345678")
 
 
-def test_without_proof_nothing_is_reset(tools):
+def test_a_gpu_is_not_reset_without_proof_that_it_is_idle(tools):
     tools.add("nvidia-smi", "exit 0")
 
     def nobody_knows():
@@ -135,7 +135,7 @@ def test_without_proof_nothing_is_reset(tools):
 
 
 @pytest.mark.parametrize("error", [AttributeError("'list' has no 'get'"), deadline.DeadlineExceeded("did not answer")])
-def test_whatever_breaks_is_no_proof(tools, error):
+def test_an_error_in_the_search_for_users_refuses_the_reset(tools, error):
     tools.add("nvidia-smi", "exit 0")
 
     def broken():
@@ -144,7 +144,7 @@ def test_whatever_breaks_is_no_proof(tools, error):
     assert executor.HostExecutor(reboot_command=("true",), gpu_users=broken).reset_gpu(RESET).status == "refused"
 
 
-def test_a_driver_that_does_not_let_go_is_not_reset(tools, tmp_path):
+def test_a_gpu_whose_driver_is_not_released_is_not_reset(tools, tmp_path):
     tools.add("nvidia-smi", f"touch {tmp_path}/reset")
 
     @contextlib.contextmanager
@@ -158,7 +158,7 @@ def test_a_driver_that_does_not_let_go_is_not_reset(tools, tmp_path):
     assert not (tmp_path / "reset").exists()
 
 
-def test_a_driver_that_is_asked_and_never_answers_is_not_reset(tools, tmp_path):
+def test_a_gpu_is_not_reset_while_a_driver_call_hangs(tools, tmp_path):
     tools.add("nvidia-smi", f"touch {tmp_path}/reset")
     with nvml.driver_lock.shared(timeout=0):
         outcome = host(driver_timeout=0.05).reset_gpu(RESET)
@@ -168,7 +168,7 @@ def test_a_driver_that_is_asked_and_never_answers_is_not_reset(tools, tmp_path):
     assert host(driver_timeout=0.05).reset_gpu(RESET).status == "done"
 
 
-def test_nobody_asks_the_driver_while_it_resets_a_gpu(tools, tmp_path):
+def test_the_driver_is_not_queried_while_a_gpu_is_reset(tools, tmp_path):
     """What a question in mid-reset hears is that the GPU is lost."""
     began, go_on = tmp_path / "began", tmp_path / "go on"
     tools.add("nvidia-smi", f"touch '{began}'; until [ -e '{go_on}' ]; do sleep 0.02; done")
@@ -191,7 +191,7 @@ def test_nobody_asks_the_driver_while_it_resets_a_gpu(tools, tmp_path):
     reset.join()
 
 
-def test_the_agent_lets_go_of_the_driver_while_it_resets(tools, tmp_path):
+def test_the_agent_releases_the_driver_while_it_resets(tools, tmp_path):
     log = tmp_path / "log"
     tools.add("nvidia-smi", f"echo reset $* >> {log}")
 
@@ -236,7 +236,7 @@ def node(tmp_path):
     return Node()
 
 
-def test_nobody_uses_the_gpus(node):
+def test_processes_without_gpu_work_are_not_users_of_the_gpus(node):
     node.pods(("uid-1", "cpu-plugin.io/core"))
     node.process(1, "init", "/dev/null", "/dev/nvidiactl")
     node.process(2, "nvidia-persiste", "/dev/nvidia0")
@@ -244,7 +244,7 @@ def test_nobody_uses_the_gpus(node):
     assert node.users() == []
 
 
-def test_checks_run_beside_those_that_only_watch_and_a_reset_does_not(node):
+def test_checks_run_beside_monitoring_processes_and_a_reset_does_not(node):
     """DCGM's diagnosis is done by such a process, and monitors hold the devices on every usual GPU node."""
     node.process(1, "nv-hostengine", "/dev/nvidia0")
     node.process(2, "nvidia-device-plugin"[:15], "/dev/nvidia0")
@@ -259,7 +259,7 @@ def test_checks_run_beside_those_that_only_watch_and_a_reset_does_not(node):
     assert beside() == ["process 5 (python3) has /dev/nvidia1 open"]
 
 
-def test_a_question_that_never_comes_back_is_late(node):
+def test_a_driver_call_that_never_returns_is_late(node):
     hung = threading.Event()
     asked = dataclasses.replace(node.users, query=lambda: hung.wait(60), timeout=0.05)
     with pytest.raises(deadline.DeadlineExceeded):
@@ -271,7 +271,7 @@ def test_a_question_that_never_comes_back_is_late(node):
     hung.set()
 
 
-def test_three_witnesses(node):
+def test_users_of_gpus_are_found_by_driver_kubelet_and_processes(node):
     type(node).devices = (Device(index=0, uuid="GPU-a", processes=(4711,)), Device(index=1, uuid="GPU-b"))
     assert node.users() == ["process 4711 on GPU-a"]
     type(node).devices = ()
@@ -282,7 +282,7 @@ def test_three_witnesses(node):
     assert node.users() == ["process 77 (python3) has /dev/nvidia1, /dev/nvidia3 open"]
 
 
-def test_a_driver_that_cannot_say_is_no_proof(node):
+def test_a_driver_error_is_no_proof_that_a_gpu_is_idle(node):
     def broken():
         raise nvml.DriverError("version mismatch", code=18)
 

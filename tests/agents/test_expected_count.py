@@ -21,7 +21,7 @@ def test_a_gpu_that_the_next_boot_does_not_enumerate_is_missed():
     assert count.check.message == "1 of 2 GPUs answer; if the node has fewer by design, set KCOVER_AGENT_GPUS=1"
 
 
-def test_what_the_settings_say_counts_and_may_be_taken_back_later():
+def test_a_configured_count_applies_and_can_be_lowered_later():
     disk = store.MemoryStore()
     assert ExpectedGpuCount(disk, configured=None, count_on_bus=lambda: 8)() == 8
     assert ExpectedGpuCount(disk, configured=7, count_on_bus=lambda: 8)() == 7
@@ -48,7 +48,7 @@ def test_a_gpu_that_is_added_counts_at_once():
         ("vendor: 2\nmetaX: {gpuNum: 4}\n", {"KCOVER_AGENT_GPUS": "3"}, (4, 3), (3, 3)),
     ],
 )
-def test_where_only_the_vendors_tool_can_tell_what_it_listed_counts(tmp_path, text, environ, seen, wanted):
+def test_the_count_listed_by_the_vendors_tool_applies_where_the_bus_shows_none(tmp_path, text, environ, seen, wanted):
     file = tmp_path / "config.yaml"
     file.write_text(text)
     settings, disk = config.load(file, {"NODE_NAME": "n", **environ}), store.MemoryStore()
@@ -62,7 +62,7 @@ def test_a_damaged_file_is_forgotten(damage):
     assert ExpectedGpuCount(disk, configured=None, count_on_bus=lambda: 4)() == 4
 
 
-def test_a_disk_that_refuses_it_costs_no_more_than_the_memory_of_it():
+def test_a_count_that_cannot_be_stored_is_kept_in_memory_only():
     class Full(store.MemoryStore):
         def write(self, name, data):
             raise OSError(errno.ENOSPC, "No space left on device")

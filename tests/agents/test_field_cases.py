@@ -37,7 +37,7 @@ SWITCH = ("sxid", 22013, "0000:04:00.0")
         ("26.log", [("xid", 79, "0000:1a:00")] * 2),
     ],
 )
-def test_a_published_log_tells_these_faults(
+def test_a_published_log_contains_these_faults(
     name: str, told: list[tuple[str, int | str, str | None]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert scan.main(str(CASES / name)) == 0

@@ -133,13 +133,13 @@ def test_a_healthy_node_passes_everything(node):
         ({"errors": ("Margin: Unknown Error",)}, ("nvml", "error", False)),
     ],
 )
-def test_a_state_that_one_look_can_judge(node, changes, found):
+def test_a_state_is_judged_by_one_look(node, changes, found):
     node.set(**changes)
     assert node.bad() == [found]
 
 
 @pytest.mark.parametrize(("pending", "failed"), [(False, False), (True, False), (False, True), (True, True)])
-def test_the_check_of_the_probes_name_says_the_same(node, pending, failed):
+def test_the_check_agrees_with_the_probe_of_its_name(node, pending, failed):
     node.set(rows=replace(ROWS, pending=pending, failed=failed))
     found = {one.check.name: one.check for one in node.observe().findings if one.check.device == GOOD.uuid}
     (check,) = gpu_state.Remapped(lambda: tuple(node.devices[:1])).run({})
@@ -166,12 +166,12 @@ def test_the_check_of_the_probes_name_says_the_same(node, pending, failed):
         {"fabric": None, "nvlink": None, "rows": None, "ecc": None},
     ],
 )
-def test_what_looks_bad_and_is_not(node, changes):
+def test_harmless_states_are_not_findings(node, changes):
     node.set(**changes)
     assert node.bad() == []
 
 
-def test_one_sample_of_a_slowdown_is_nothing_most_of_ten_minutes_is(node):
+def test_a_slowdown_warns_only_if_it_lasts_most_of_ten_minutes(node):
     for _ in range(4):
         node.set(clock_reasons=0x48)
         assert node.bad() == []
@@ -181,7 +181,7 @@ def test_one_sample_of_a_slowdown_is_nothing_most_of_ten_minutes_is(node):
 
 
 @pytest.mark.parametrize(("degrees", "words"), [(86, "4 °C below"), (90, "0 °C below"), (91, "1 °C above")])
-def test_a_hot_gpu_says_on_which_side_of_the_slowdown_it_is(node, degrees, words):
+def test_a_hot_gpu_is_described_relative_to_its_slowdown_temperature(node, degrees, words):
     node.set(slowdown_margin=None, temperature=degrees, slowdown=90)
     (check, _) = [one.check for one in node.observe().findings if one.check.name == "temperature"]
     assert (check.status, check.message, check.value) == ("warn", f"{words} the slowdown temperature", 90 - degrees)
@@ -192,7 +192,7 @@ def test_an_idle_gpu_is_not_judged_by_its_clocks(node):
     assert [node.bad() for _ in range(12)] == [[]] * 12
 
 
-def test_time_under_a_limit_is_a_share_of_the_time_since_the_last_look(node):
+def test_time_under_a_clock_limit_is_a_share_of_the_time_since_the_last_look(node):
     node.observe()
     node.set(throttled_ns={"thermal": int(5e9), "board": 0})
     assert node.bad() == []
@@ -209,7 +209,7 @@ def test_replays_are_judged_by_the_link_and_only_if_they_last(node):
     assert node.bad() == []
 
 
-def test_a_driver_that_was_loaded_anew_counts_from_zero(node):
+def test_counters_of_a_reloaded_driver_start_from_zero(node):
     node.set(pcie=replace(GOOD.pcie, replays=1_000_000), ecc_uncorrected=0)
     node.observe()
     node.set(pcie=replace(GOOD.pcie, replays=3))
@@ -301,7 +301,7 @@ def test_the_partner_of_a_gpu_that_goes_lacks_no_link(gone, others):
 
 
 @pytest.mark.parametrize("error", [nvml.DriverError("away", code=9), nvml.ResetInProgress("a reset", code=9)])
-def test_what_was_up_before_the_driver_was_away_is_forgotten(node, error):
+def test_links_known_before_the_driver_was_away_are_forgotten(node, error):
     node.set(0, fabric=None)
     node.set(1, fabric=None)
     node.observe()
@@ -359,7 +359,7 @@ def test_an_uncorrected_error_is_xid_48_once(node):
     assert node.observe().faults == ()
 
 
-def test_errors_from_before_the_agent_started_are_shown_and_not_reported_anew(node):
+def test_errors_from_before_the_agent_started_are_not_reported(node):
     node.set(ecc_uncorrected=2)
     assert node.observe().faults == ()
 
@@ -430,7 +430,7 @@ def test_fewer_gpus_than_there_must_be():
     assert Node(GOOD, expected=8).bad() == [("gpu_count", "fail", True)]
 
 
-def test_another_gpu_in_the_slot_has_no_past(node):
+def test_another_gpu_in_the_slot_starts_without_history(node):
     node.observe()
     node.set(uuid="GPU-cccccccc", ecc_uncorrected=5)
     assert node.observe().faults == ()

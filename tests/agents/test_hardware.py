@@ -41,7 +41,7 @@ def test_pcie_errors_count_when_they_grow(bus, tmp_path):
     assert probe_run.bad() == [("pcie_errors", "0000:4e:00.0", "warn", False)]
 
 
-def test_how_many_gpus_the_bus_shows(bus, tmp_path):
+def test_gpus_on_the_bus_are_counted(bus, tmp_path):
     bus()
     bus("0000:5e:00.0")
     bus("0000:03:00.0", kind="0x030000", vendor="0x1a03")  # the board's own display

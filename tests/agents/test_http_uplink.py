@@ -81,7 +81,7 @@ def test_a_report_small_and_large(connect, portal):
         (302, {"Location": "http://elsewhere"}, UplinkError, None),
     ],
 )
-def test_what_answers_mean(connect, portal, status, headers, kind, retry_after):
+def test_each_response_maps_to_its_error(connect, portal, status, headers, kind, retry_after):
     portal.answers = [(status, headers)]
     agent = connect(portal.url)
     with pytest.raises(UplinkError) as raised:
@@ -91,7 +91,7 @@ def test_what_answers_mean(connect, portal, status, headers, kind, retry_after):
 
 
 @pytest.mark.parametrize("answer", [b"", b"[]", b"{", b'{"accepted": "x"}'])
-def test_an_answer_that_is_none_keeps_the_report(answer):
+def test_an_unreadable_answer_keeps_the_report(answer):
     with pytest.raises(UplinkError, match="cannot be read"):
         protocol.parse_answer(202, {}, answer, now=NOW)
 
@@ -125,7 +125,7 @@ def test_connections_are_kept_alive_and_opened_again(connect):
     assert len(accepted) == 2
 
 
-def test_nobody_there(connect):
+def test_a_refused_connection_and_an_unknown_host_are_uplink_errors(connect):
     with socket.socket() as bound:  # and does not listen
         bound.bind(("127.0.0.1", 0))
         with pytest.raises(UplinkError, match="refused"):
@@ -141,7 +141,7 @@ def test_a_portal_that_never_answers(connect):
             agent.post_report(body())
 
 
-def test_closing_ends_a_call_under_way(connect):
+def test_closing_ends_a_pending_call(connect):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         agent = connect(f"http://127.0.0.1:{listener.getsockname()[1]}")
         closer = threading.Timer(0.2, agent.close)
@@ -217,7 +217,7 @@ def test_a_refusal_is_logged_by_its_code_and_detail(connect, portal):
     assert raised.value.retry_after == 77.0
 
 
-def test_an_enrolment_that_is_refused_drops_nothing(connect, portal):
+def test_a_refused_enrolment_drops_no_report(connect, portal):
     portal.post = lambda *_: (400, {}, {"detail": "no such node"})
     with pytest.raises(UplinkError, match="enrolment: 400") as raised:
         connect(portal.url, token="kce_all").post_report(body())
@@ -277,7 +277,7 @@ def test_a_certificate_that_is_in_the_bundle_alone_is_believed(authority, portal
     assert agent.poll_commands(wait=0) == ()
 
 
-def test_the_systems_folder_is_used_where_nobody_named_another(monkeypatch, tmp_path):
+def test_the_systems_certificate_folder_is_used_when_no_other_is_set(monkeypatch, tmp_path):
     paths = ssl.get_default_verify_paths()
     monkeypatch.setenv(paths.openssl_cafile_env, str(tmp_path / "ca.pem"))
     assert hashed_certificates() is None
@@ -289,7 +289,7 @@ def test_the_systems_folder_is_used_where_nobody_named_another(monkeypatch, tmp_
     assert hashed_certificates(paths) == tmp_path
 
 
-def test_a_service_accounts_token_is_sent_as_it_is_and_read_anew(connect, portal):
+def test_a_service_accounts_token_is_sent_unchanged_and_read_again(connect, portal):
     token = Token("eyJhbGciOiJSUzI1NiJ9.eyJhdWQiOiJrIn0.c2ln")
     agent = connect(portal.url, token=token, cluster="east")
     agent.post_report(body())
@@ -307,7 +307,7 @@ def test_a_token_rotated_in_mid_call_is_tried_once_more(connect, portal):
     assert portal.bearers == ["eyJ.old.x", "eyJ.new.x"]
 
 
-def test_a_token_that_cannot_be_read_keeps_the_report(connect, portal, tmp_path):
+def test_an_unreadable_token_keeps_the_report(connect, portal, tmp_path):
     agent = connect(portal.url, token=(tmp_path / "token").read_text)
     with pytest.raises(UplinkError, match="the token cannot be read"):
         agent.post_report(body())

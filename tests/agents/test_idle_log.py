@@ -25,7 +25,7 @@ def pipe(tmp_path):
     os.close(writer)
 
 
-def test_waiting_tells_a_silent_log_from_one_with_a_line(pipe):
+def test_waiting_returns_whether_the_log_has_a_line(pipe):
     path, writer = pipe
     source = KmsgDevice(path)
     assert source.wait(0.01)  # not opened yet
@@ -36,7 +36,7 @@ def test_waiting_tells_a_silent_log_from_one_with_a_line(pipe):
     source.close()
 
 
-def test_a_log_in_memory_wakes_who_waits():
+def test_a_write_to_a_memory_log_wakes_a_waiting_reader():
     source = MemoryLog()
     assert not source.wait(0.01)
     source.write("a line", at=NOW)
@@ -83,7 +83,7 @@ class Waiting:
     [(Waiting(), 5), (Waiting(line_at=2), 2), (Waiting(is_holding=True), 1)],
     ids=["no line", "a line", "a held fault"],
 )
-def test_how_long_a_read_is_put_off(agent, waits, monkeypatch):
+def test_reads_of_an_idle_log_are_delayed(agent, waits, monkeypatch):
     monkeypatch.setattr(supervisor, "time", SimpleNamespace(monotonic=lambda: agent.now))
     monkeypatch.setattr(supervisor, "IDLE_LOG_SECONDS", 5 * supervisor.LOG_POLL_SECONDS)
     supervisor._observe(agent, threading.Event(), threading.Event())

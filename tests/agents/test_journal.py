@@ -56,7 +56,7 @@ def work(journal, *, now=NOW, boot_id="boot-1"):
     return journal.execute(clock=lambda: now, boot_id=boot_id)
 
 
-def test_done_once_however_often_it_is_offered():
+def test_a_command_offered_repeatedly_is_executed_once():
     node, disk = Node(), store.MemoryStore()
     journal = Journal(disk, node)
     assert journal.offer([command(args={"pci": "0000:4e:00"}), command()])
@@ -75,7 +75,7 @@ def test_done_once_however_often_it_is_offered():
     assert len(node.asked) == 1
 
 
-def test_what_waits_behind_another_command_is_no_news():
+def test_a_waiting_command_is_not_reported_as_new():
     """Else a long poll would come back at once, again and again, for as long as the first one takes."""
     journal = Journal(store.MemoryStore(), Node())
     assert journal.offer([command("run_check"), command("run_check", id="c2")])
@@ -121,7 +121,7 @@ def test_an_executor_that_breaks_ends_its_command_and_no_other(kind):
     assert "no attribute 'get'" in journal.results(now=NOW, boot_id="boot-1")[0].message
 
 
-def test_a_reboot_that_breaks_may_have_been_asked_for():
+def test_a_reboot_that_fails_in_the_middle_may_have_been_requested():
     node = Node()
     node.error = RuntimeError("broken pipe")
     journal = Journal(store.MemoryStore(), node)
@@ -144,7 +144,7 @@ def test_findings_that_cannot_be_kept_do_not_take_the_result_with_them():
     assert "No space left" in result.message
 
 
-def test_expired():
+def test_an_expired_command_is_not_executed():
     node = Node()
     journal = Journal(store.MemoryStore(), node)
     journal.offer([command(lives=timedelta())])
@@ -152,7 +152,7 @@ def test_expired():
     assert (reported(journal), node.asked) == ([("c1", "expired")], [])
 
 
-def test_cut_short_by_a_crash_is_never_done_again():
+def test_a_command_cut_short_by_a_crash_is_not_repeated():
     disk, node = store.MemoryStore(), Node(crash=True)
     journal = Journal(disk, node)
     journal.offer([command()])
@@ -165,7 +165,7 @@ def test_cut_short_by_a_crash_is_never_done_again():
     assert (reported(again), len(node.asked)) == ([("c1", "failed")], 1)
 
 
-def test_nothing_is_done_that_cannot_be_written_down():
+def test_a_command_that_cannot_be_recorded_is_not_executed():
     class Full(store.MemoryStore):
         def write(self, name, data):
             raise OSError(errno.ENOSPC, "No space left on device")
@@ -201,7 +201,7 @@ def test_a_reboot_of_another_boot_is_refused():
     assert (reported(journal), node.asked) == ([("c1", "refused")], [])
 
 
-def test_a_reboot_that_cannot_be_asked_for_or_never_comes_has_failed():
+def test_a_reboot_that_cannot_be_requested_or_never_happens_has_failed():
     journal = Journal(store.MemoryStore(), Node(outcome=Outcome(status="failed", message="exit status 1")))
     journal.offer([command("reboot")])
     work(journal)
@@ -237,7 +237,7 @@ def test_a_command_whose_journal_entry_is_damaged_is_not_done_again(restarts):
     assert sorted(reported(Journal(disk, node))) == [("c1", "failed"), ("c2", "done")]
 
 
-def test_told_results_are_forgotten_in_the_end():
+def test_acknowledged_results_are_deleted_after_a_week():
     disk = store.MemoryStore()
     journal = Journal(disk, Node())
     journal.offer([command()])
@@ -248,7 +248,7 @@ def test_told_results_are_forgotten_in_the_end():
     assert disk.names("commands") == []
 
 
-def test_results_that_gathered_fit_the_reports_and_all_are_told():
+def test_accumulated_results_are_split_over_reports_and_all_reported():
     """100 results of 64 KiB are more than the wire takes: one report of them would never be taken."""
     journal = Journal(store.MemoryStore(), Node(outcome=Outcome(status="done", output={"words": "é" * 10_000})))
     names = [f"c{number}" for number in range(40)]
@@ -265,7 +265,7 @@ def test_results_that_gathered_fit_the_reports_and_all_are_told():
     assert seen == names
 
 
-def test_the_output_of_a_told_result_is_kept_on_disk_alone():
+def test_the_output_of_an_acknowledged_result_is_kept_on_disk_only():
     node, disk = Node(outcome=Outcome(status="done", output={"words": ["many"]})), store.MemoryStore()
     journal = Journal(disk, node)
     journal.offer([command("run_check")])

@@ -22,7 +22,7 @@ def counts(faults):
     return [(fault.kind, fault.code, fault.pci, fault.count) for fault in faults]
 
 
-def test_one_line_is_one_fault_with_all_that_is_known_of_it():
+def test_one_line_is_one_fault_with_all_its_fields():
     found = repeats.faults([record("usb 1-1: new device"), record(XID_79, facility=1, sequence=7)], now=NOW)
     assert found == [
         Fault(
@@ -100,7 +100,7 @@ def test_a_line_of_the_driver_without_an_xid_is_a_fault_of_its_own(line, code, p
         "mlx5_core 0000:c8:00.0 eth2: TX timeout detected",
     ],
 )
-def test_other_lines_of_the_driver_are_none(line):
+def test_other_lines_of_the_driver_are_no_faults(line):
     assert repeats.faults([record(line)], now=NOW) == []
 
 
@@ -130,7 +130,7 @@ def test_a_card_that_the_driver_cannot_run_is_no_fault(before):
 
 
 @pytest.mark.parametrize("order", [(0.0, 1.0), (1.0, 0.0)])
-def test_beside_an_xid_79_of_the_gpu_the_lines_say_nothing_new(order):
+def test_lines_about_a_gpu_with_an_xid_79_add_no_fault(order):
     xid_at, line_at = order
     lines = sorted((record(XID_79, after=xid_at), record(LOST, after=line_at)), key=lambda one: one.at)
     assert counts(repeats.faults(lines, now=NOW)) == [("xid", 79, "0000:4e:00", 1)]
@@ -177,7 +177,7 @@ def test_a_machine_check_that_was_not_corrected_is_a_fault_of_the_node():
     assert drill.drill
 
 
-def test_a_flood_of_machine_checks_is_told_once_a_window_and_survives_a_restart():
+def test_a_flood_of_machine_checks_is_reported_once_a_window_also_after_a_restart():
     line = "{7}[Hardware Error]: event severity: fatal"
     windows, sent = repeats.RepeatWindows(), []
     for second in range(11):
@@ -211,7 +211,7 @@ def test_equal_faults_a_minute_apart_are_two_even_when_read_at_once():
     assert counts(found) == [("xid", 79, "0000:4e:00", 1)] * 2
 
 
-def test_what_is_held_survives_a_restart():
+def test_held_repeats_survive_a_restart():
     windows = repeats.RepeatWindows()
     windows.fold(kmsg.faults_of([record(XID_79)]), now=NOW)
     assert windows.fold(kmsg.faults_of([record(XID_79, after=1, sequence=9)]), now=NOW + timedelta(seconds=1)) == []
@@ -221,7 +221,7 @@ def test_what_is_held_survives_a_restart():
     assert repeats.RepeatWindows([{"opened": "nonsense"}, {}]).state() == []
 
 
-def test_a_fault_says_which_records_it_stands_for():
+def test_a_fault_lists_the_records_it_stands_for():
     windows = repeats.RepeatWindows()
     (first,) = windows.fold(kmsg.faults_of([record(XID_79, sequence=number) for number in (4, 5, 9)]), now=NOW)
     assert (first.sequence, first.count, first.records) == (4, 3, ((4, 5), (9, 9)))
@@ -234,13 +234,13 @@ def test_a_fault_says_which_records_it_stands_for():
     assert (alone.sequence, alone.records) == (30, ())
 
 
-def test_a_line_that_only_tells_more_is_no_record_of_its_own():
+def test_a_line_with_further_details_is_no_record_of_its_own():
     plain = "NVRM: GPU 0000:4e:00.0: GPU has fallen off the bus."
     (found,) = repeats.faults([record(XID_79, sequence=1), record(plain, sequence=2)], now=NOW)
     assert (found.count, found.records) == (1, ())
 
 
-def test_the_records_of_a_storm_are_told_in_few_ranges():
+def test_the_records_of_a_storm_are_reported_in_few_ranges():
     lines = [record(XID_79, sequence=number * number) for number in range(2000)]
     (found,) = repeats.faults(lines, now=NOW)
     assert found.count == 2000
@@ -365,7 +365,7 @@ def test_a_user_does_not_name_the_gpu_that_is_lost():
         "device eth0: nvidia-nvswitch0: SXid (PCI:0000:07:00.0): 24007, Fatal, Link 24",
     ],
 )
-def test_the_kernel_quotes_what_a_user_chose(text: str) -> None:
+def test_quoted_text_of_a_user_is_no_fault(text: str) -> None:
     assert kmsg.faults_of([record(text)]) == []
     own = text[text.index(next(word for word in ("NVRM", "mce:", "nvidia-nvs") if word in text)) :]
     assert len(kmsg.faults_of([record(own)])) == 1

@@ -91,7 +91,7 @@ def test_a_file_that_is_not_there_yet(path, file):
     assert texts(file) == ["a"]
 
 
-def test_rotation_loses_nothing(path, file):
+def test_a_rotation_loses_no_line(path, file):
     path.write_text("a\n")
     assert texts(file) == ["a"]
     with path.open("a") as log:
@@ -101,7 +101,7 @@ def test_rotation_loses_nothing(path, file):
     assert texts(file) == ["b", "last, without an end", "c"]
 
 
-def test_three_rotations_between_two_looks_lose_nothing(path, file):
+def test_three_rotations_between_two_looks_lose_no_line(path, file):
     names = ("kern.log.1", "kern.log.2", "kern.log.3")
     path.write_text("a\n")
     assert texts(file) == ["a"]
@@ -126,7 +126,7 @@ def test_files_that_are_named_by_the_day_come_in_their_order(path, file):
     assert reported(file) == (["middle", "later", "c"], [])
 
 
-def test_a_file_that_was_packed_before_it_was_read_is_said(path, file):
+def test_a_file_that_was_compressed_before_it_was_read_is_reported(path, file):
     at(path, "a\n", 0)
     texts(file)
     path.rename(path.with_name("kern.log.3"))
@@ -137,7 +137,7 @@ def test_a_file_that_was_packed_before_it_was_read_is_said(path, file):
     assert (lines, gap) == (["later", "c"], "kern.log.2.gz: compressed before it was read to its end")
 
 
-def test_what_was_read_and_then_packed_is_no_gap(path, file):
+def test_a_file_that_was_read_before_its_compression_is_no_gap(path, file):
     at(path, "a\n", 0)
     _, _, position = read(file)
     path.unlink()
@@ -149,7 +149,7 @@ def test_what_was_read_and_then_packed_is_no_gap(path, file):
     again.close()
 
 
-def test_a_file_that_is_gone_is_said_and_what_came_after_it_is_read(path, file):
+def test_a_missing_file_is_reported_and_the_following_files_are_read(path, file):
     at(path, "a\n", 0)
     _, _, position = read(file)
     path.unlink()
@@ -214,7 +214,7 @@ def test_a_rotation_in_the_midst_of_a_look_is_looked_at_again(path, file, monkey
     assert reported(file) == (["middle", "c"], [])
 
 
-def test_what_is_written_to_a_renamed_file_before_its_writer_lets_go_is_read(path, file):
+def test_lines_written_to_a_renamed_file_are_read_until_its_writer_moves_on(path, file):
     path.write_text("a\n")
     assert texts(file) == ["a"]
     with path.open("a") as log:
@@ -236,7 +236,7 @@ def test_truncation_starts_over_even_when_the_file_has_grown_again(path, file):
     assert texts(file) == ["e", "f", "g", "h"]
 
 
-def test_a_file_wakes_who_waits_for_it(path, file):
+def test_a_change_of_the_file_wakes_a_waiting_reader(path, file):
     path.write_text("a\n")
     texts(file)
     writer = threading.Timer(0.1, path.write_text, ("a\nb\n",))
@@ -285,7 +285,7 @@ def test_another_file_with_the_same_inode_number_is_read_from_its_start(path, fi
     assert texts(resumed(path, position)) == ["other", "lines"]
 
 
-def test_nonsense_positions_are_a_fresh_start(path):
+def test_invalid_positions_start_from_the_beginning(path):
     path.write_text("a\n")
     assert texts(resumed(path, {"inode": "x"})) == ["a"]
     assert texts(resumed(path, {"inode": 1, "offset": 10**9, "head": [0, 0]})) == ["a"]
@@ -325,7 +325,7 @@ def test_files_of_an_earlier_boot_are_not_read_in_the_next(path, file):
 
 
 @pytest.mark.parametrize("end", ["\n", " half"])
-def test_a_boot_that_no_line_tells_of_begins_with_what_is_yet_to_come(path, file, end):
+def test_a_boot_without_a_boot_line_begins_with_the_next_line(path, file, end):
     path.write_text(f"{BOOT}\nread\n")  # the boot that was read, not this one
     _, _, position = read(file)
     with path.open("a") as log:
@@ -350,13 +350,13 @@ def test_a_log_that_was_never_read_is_read_from_the_last_boot_on(path, file):
 
 
 @pytest.mark.parametrize("before", range((1 << 20) - 90, (1 << 20) + 1, 9))
-def test_a_boot_is_found_wherever_it_lies_in_what_is_read_at_once(path, before):
+def test_a_boot_line_is_found_anywhere_in_a_block(path, before):
     path.write_text(f"{'x' * 99}\n{BOOT}\n{'y' * (before - 1)}\n")
     with path.open() as log:
         assert sources.boot.last_boot_offset(log.fileno()) == 100
 
 
-def test_a_line_without_end_is_bounded_and_what_follows_is_read(path, file):
+def test_a_line_without_end_is_bounded_and_the_next_line_is_read(path, file):
     path.write_bytes(b"start" + b"x" * 10_000_000 + b" NVRM: Xid (PCI:0000:4e:00): 79, tail\nnext\n")
     found = texts(file)
     assert [text[:5] for text in found] == ["start", "next"]
@@ -452,7 +452,7 @@ def test_a_gap_in_the_sequence_is_counted(pipe):
     source.close()
 
 
-def test_a_ring_that_overran_its_reader_is_read_on_and_what_is_gone_is_counted(pipe, monkeypatch):
+def test_records_lost_to_an_overrun_of_the_ring_are_counted(pipe, monkeypatch):
     """The kernel says EPIPE once, and EINVAL for a record larger than the buffer, which only a real ring does."""
     source = device(pipe)
     write(pipe, "6,10,1,-;a\n")
@@ -480,7 +480,7 @@ def test_a_device_goes_on_after_its_position_in_the_same_boot_only(pipe):
     source.close()
 
 
-def test_a_device_wakes_who_waits_for_it(pipe):
+def test_a_record_of_the_device_wakes_a_waiting_reader(pipe):
     source = device(pipe)
     writer = threading.Timer(0.1, write, (pipe, "6,1,1,-;a\n"))
     writer.start()
@@ -510,7 +510,7 @@ def test_the_kernels_own_device():
     second.close()
 
 
-def test_which_source_fits(tmp_path, pipe):
+def test_the_log_source_is_chosen_by_the_kind_of_file(tmp_path, pipe):
     assert isinstance(sources.source_for(pipe), sources.KmsgDevice)
     assert isinstance(sources.source_for(tmp_path / "absent"), sources.LogFile)
     assert isinstance(sources.source_for(pathlib.Path("/dev/kmsg-absent")), sources.KmsgDevice)

@@ -33,7 +33,7 @@ def test_a_disks_own_warning(tools, disks, warning, status, words):
     ]
 
 
-def test_inv_42_a_disk_that_cannot_be_asked_is_no_bad_disk(tools, disks, tmp_path):
+def test_inv_42_a_disk_that_cannot_be_queried_is_no_bad_disk(tools, disks, tmp_path):
     (missing,) = disks.observe()
     assert (missing.check.status, missing.check.message) == (
         "skipped",

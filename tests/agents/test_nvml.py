@@ -55,7 +55,7 @@ class Library:
         return "1652"
 
 
-def test_what_the_driver_says(monkeypatch):
+def test_the_inventory_of_the_driver_is_read(monkeypatch):
     library = Library()
     monkeypatch.setattr(nvml, "pynvml", library)
     model = "NVIDIA H100 80GB HBM3"

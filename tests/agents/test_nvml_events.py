@@ -59,7 +59,7 @@ def node():
     return Node()
 
 
-def test_what_the_log_tells_too_is_told_once(node):
+def test_an_event_that_the_log_shows_too_is_not_reported_again(node):
     node.events = [(79, "0000:4e:00")]
     node.run_once()
     node.log.append((79, "0000:4e:00", node.now))  # the log's line comes a moment later
@@ -71,7 +71,7 @@ def test_what_the_log_tells_too_is_told_once(node):
     assert node.reports == []
 
 
-def test_what_the_log_does_not_tell_is_told_after_a_moment(node):
+def test_an_event_that_the_log_lacks_is_reported_after_ten_seconds(node):
     node.events = [(79, "0000:4e:00")]
     node.log.append((79, "0000:5e:00", node.now))  # another GPU
     node.run_once()
@@ -96,7 +96,7 @@ def test_while_the_log_is_left_unread_events_wait_and_are_counted(node):
     assert (node.reports, node.counts) == ([(62, "0000:4e:00", "nvml")], [100])
 
 
-def test_without_a_driver_it_is_asked_seldom(node):
+def test_an_absent_driver_is_queried_every_five_minutes(node):
     node.error = nvml.DriverError("not loaded", code=nvml.DRIVER_NOT_LOADED)
     assert node.run_once() == 300
     node.error = None
@@ -104,7 +104,7 @@ def test_without_a_driver_it_is_asked_seldom(node):
     assert node.opened == 1
 
 
-def test_a_line_that_breaks_is_opened_anew(node):
+def test_a_broken_event_session_is_opened_again(node):
     node.run_once()
     node.wait = lambda seconds: (_ for _ in ()).throw(nvml.DriverError("reset", code=999))
     node.run_once()
@@ -114,7 +114,7 @@ def test_a_line_that_breaks_is_opened_anew(node):
     assert node.opened == 2
 
 
-def test_hands_off_lets_go_and_takes_up_again(node):
+def test_event_sessions_are_released_and_opened_again(node):
     node.run_once()
     node.source._driver_lock = lock = waiting.CountedLock()
     with node.source.release_gpus():
@@ -129,7 +129,7 @@ def test_hands_off_lets_go_and_takes_up_again(node):
 
 
 @pytest.mark.parametrize("what", ["connect", "wait", "close"])
-def test_a_driver_that_hangs_is_not_waited_for_for_ever(node, what):
+def test_a_driver_that_hangs_is_not_waited_for_forever(node, what):
     began, hung = threading.Event(), threading.Event()
 
     def hang(*args):

@@ -22,7 +22,7 @@ except nvml.DriverError as error:
 """
 
 
-def test_a_healthy_gpu_as_the_driver_tells_it(ask):
+def test_a_healthy_gpu_is_read_from_the_driver(ask):
     first, second = ask(DEVICES)
     assert first == {
         "index": 0,
@@ -65,7 +65,7 @@ def test_a_healthy_gpu_as_the_driver_tells_it(ask):
     assert second["uuid"] == UUIDS[1]
 
 
-def test_what_is_wrong_is_read(ask, driver):
+def test_failures_of_a_gpu_are_read_from_the_driver(ask, driver):
     driver.set(
         gpu0__field230__0=2,
         gpu0__field214__3=5,
@@ -199,7 +199,7 @@ os._exit(0)
 
 
 @pytest.mark.slow
-def test_a_gpu_that_hangs_leaves_the_other_observed_and_is_asked_once(ask, driver):
+def test_a_gpu_that_hangs_is_queried_once_and_the_other_is_observed(ask, driver):
     driver.set(gpu0__ecc="hang")
     reported = ask(HANGING)
     assert reported["seen"] == [
@@ -237,7 +237,7 @@ os._exit(0)
 
 
 @pytest.mark.slow
-def test_what_a_gpu_node_runs_on_the_real_library_runs_on_this_one(driver, tmp_path):
+def test_the_tests_for_a_real_gpu_run_over_the_shim(driver, tmp_path):
     """tests/agents/test_real_gpu.py, by the command in docs/testing.md: on a machine without a GPU it would rot."""
     (tmp_path / "nvidia0").touch()
     ended = subprocess.run(
@@ -255,7 +255,7 @@ def test_what_a_gpu_node_runs_on_the_real_library_runs_on_this_one(driver, tmp_p
     assert "dcgmi is not installed on this node" in ended.stdout
 
 
-def test_while_a_gpu_is_reset_nobody_else_asks(ask):
+def test_the_driver_refuses_other_sessions_while_a_gpu_is_reset(ask):
     assert ask("""
 from agents.probes.gpu import nvml
 told = []

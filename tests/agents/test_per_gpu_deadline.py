@@ -30,14 +30,14 @@ def driver():
     driver.release.set()
 
 
-def test_what_answers_is_returned_or_raised():
+def test_the_result_or_exception_of_the_call_is_passed_on():
     gpus = PerGpuDeadline("the answer", timeout=60)
     assert gpus.run(0, lambda question: "well") == "well"
     with pytest.raises(ZeroDivisionError):
         gpus.run(0, lambda question: 1 // 0)
 
 
-def test_one_that_hangs_is_asked_once_and_says_who_it_is_and_where_until_it_comes_back(driver):
+def test_a_hanging_gpu_is_queried_once_and_named_until_it_returns(driver):
     gpus = PerGpuDeadline("the state", timeout=0.05)
     with pytest.raises(GpuHangs):
         gpus.run(0, driver.hang)

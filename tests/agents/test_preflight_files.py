@@ -66,13 +66,13 @@ def test_a_report_is_sent_once_across_restarts(disk):
     assert [body["report"]["workload_size"] for body in disk.sent()] == [4]
 
 
-def test_the_files_name_stands_in_for_a_workload_that_the_report_does_not_name(disk):
+def test_the_file_name_names_a_workload_that_the_report_does_not_name(disk):
     disk.write({**REPORT, "workload": ""}, name="big-job-12.json", namespace="team-a")
     (body,) = disk.sent()
     assert (body["namespace"], body["workload"]) == ("team-a", "big-job")
 
 
-def test_a_file_that_is_still_written_and_one_of_long_ago_wait_or_are_left(disk):
+def test_an_incomplete_file_waits_and_an_old_file_is_skipped(disk):
     path = disk.write(REPORT)
     disk.now = datetime.fromtimestamp(path.stat().st_mtime, UTC) + timedelta(seconds=1)
     assert disk.sent() == []
@@ -117,7 +117,7 @@ def test_links_pipes_and_other_names_are_not_read(disk, tmp_path, caplog):
     assert [record.getMessage() for record in caplog.records if "ml/b-0.json" not in record.getMessage()] == []
 
 
-def test_a_refused_report_is_not_sent_again_and_a_silent_portal_is_asked_again(disk, portal):
+def test_a_refused_report_is_not_sent_again_and_an_unanswered_one_is_retried(disk, portal):
     disk.write(REPORT)
     portal.preflight_answers = [(400, {"detail": "no pod"})]
     assert len(disk.sent()) == 1

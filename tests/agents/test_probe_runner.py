@@ -90,7 +90,7 @@ def test_a_probe_that_breaks_is_an_error_of_the_probe(probe):
     assert node.turn(after=61) == [("probe", "nvml", "pass")]
 
 
-def test_a_probe_that_hangs_is_late_then_hung_and_holds_up_nobody(probe):
+def test_a_probe_that_hangs_is_late_then_hung_and_delays_no_other_probe(probe):
     other = Probe("clock", interval_seconds=10.0)
     node = Node(probe, other)
     probe.hangs.clear()
@@ -107,7 +107,7 @@ def test_a_probe_that_hangs_is_late_then_hung_and_holds_up_nobody(probe):
     assert node.runner.late_probes == ()
 
 
-def test_faults_beside_findings_are_told_each_time(probe):
+def test_faults_beside_findings_are_reported_each_time(probe):
     probe.reading = Observation(faults=(Fault(kind="xid", code=79, pci="0000:4e:00"),))
     node = Node(probe)
     node.turn()

@@ -70,7 +70,7 @@ def test_the_inventory_is_of_the_same_gpus_and_fits_into_a_report(devices):
     assert (decoded.rejected, decoded.report.inventory) == ((), inventory)
 
 
-def test_every_rule_judges_what_the_driver_says(devices):
+def test_every_rule_judges_the_state_of_the_driver(devices):
     """Twice, as rates need two looks. Findings may be bad: it is the node that is as it is."""
     probe = NvidiaProbe(expected=lambda: len(devices))
     probe.observe(datetime.now(UTC))
@@ -98,7 +98,7 @@ def test_the_checks_that_read(devices, check):
     assert {result.status for result in results} <= {"pass", "fail", "skipped"}
 
 
-def test_bandwidth_to_each_gpu_that_nobody_uses(devices):
+def test_bandwidth_of_each_idle_gpu_is_measured(devices):
     if not healthy(devices):
         pytest.skip("every GPU is in use")
     results = {result.device: result for result in bandwidth.PcieBandwidth().run({})}
@@ -109,7 +109,7 @@ def test_bandwidth_to_each_gpu_that_nobody_uses(devices):
         assert 0.1 < result.value < 1000
 
 
-def test_daxpy_and_dgemm_compute_what_they_must(devices):
+def test_daxpy_and_dgemm_compute_the_expected_values(devices):
     if not healthy(devices):
         pytest.skip("every GPU is in use")
     try:
@@ -124,7 +124,7 @@ def test_daxpy_and_dgemm_compute_what_they_must(devices):
         assert result.value > 0
 
 
-def test_what_measures_knows_the_gpus_by_the_drivers_names(devices):
+def test_measurements_name_gpus_by_the_uuids_of_the_driver(devices):
     """Or results would be of no GPU: CUDA's own order and numbers are others."""
     free = healthy(devices)
     if not free:
@@ -133,7 +133,7 @@ def test_what_measures_knows_the_gpus_by_the_drivers_names(devices):
     assert [json.loads(line)["uuid"] for line in ended.stdout_or_raise("pciebw").splitlines()] == [free[-1].uuid]
 
 
-def test_events_can_be_had_of_every_gpu_and_be_let_go(devices):
+def test_events_of_every_gpu_are_opened_and_released(devices):
     events = nvml.XidEvents()
     try:
         assert sorted(events._slots.values()) == sorted(device.pci for device in devices)
@@ -144,7 +144,7 @@ def test_events_can_be_had_of_every_gpu_and_be_let_go(devices):
         assert [device.uuid for device in nvml.devices(within_exclusive=True)] == [device.uuid for device in devices]
 
 
-def test_dcgm_says_something_that_is_understood():
+def test_the_output_of_dcgm_is_understood():
     try:
         results = dcgm.Dcgm().run({"r": 1})
     except (

@@ -14,7 +14,7 @@ def warnings(caplog):
     return [record.args[-1].args[0] for record in caplog.records if record.levelno == logging.WARNING]
 
 
-def test_a_long_wait_is_told_each_time(caplog):
+def test_a_long_wait_is_logged_each_time(caplog):
     caplog.set_level(logging.DEBUG, logger="agents.outbox.retries")
     retries = Retries(random.Random(1))
     for number in range(6):

@@ -77,7 +77,7 @@ def test_a_log_larger_than_a_block_and_a_line_larger_than_one():
     assert [fault["code"] for fault in found(scan("-", input=data))] == [79, 62, 45, 24007] * 2
 
 
-def test_nothing_to_find(tmp_path):
+def test_a_log_without_faults_prints_no_rows(tmp_path):
     path = tmp_path / "empty.log"
     path.touch()
     assert found(scan(str(path))) == found(scan("-", input=b"\xff\x00 noise")) == []

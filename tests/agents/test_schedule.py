@@ -44,7 +44,7 @@ class Node:
         return reported, pause
 
 
-def test_light_ones_often_heavy_ones_seldom():
+def test_light_checks_run_often_and_heavy_checks_rarely():
     light, heavy = Fixed("remapped"), Fixed("dcgm", status="fail")
     node = Node(
         ScheduledChecks(names=("remapped",), interval_seconds=3600, first_after_seconds=30, args={}),
@@ -60,7 +60,7 @@ def test_light_ones_often_heavy_ones_seldom():
     assert node.turn(at=14_700)[0] == [(["remapped"], []), (["dcgm"], ["dcgm"])]
 
 
-def test_nothing_on_the_timer():
+def test_a_timer_without_checks_runs_none():
     assert Node(ScheduledChecks(names=(), interval_seconds=1, first_after_seconds=0, args={}), checks=()).turn(
         at=100
     ) == ([], 60)

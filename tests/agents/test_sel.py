@@ -31,7 +31,7 @@ def test_a_new_critical_interrupt_warns_once_and_an_old_one_is_history(tools, co
     assert controller.bad() == []
 
 
-def test_inv_42_a_controller_that_cannot_be_asked_is_no_bad_node(tools, controller, tmp_path):
+def test_inv_42_a_controller_that_cannot_be_queried_is_no_bad_node(tools, controller, tmp_path):
     assert controller.bad() == [("sel", "", "skipped", False)]
     tools.say("ipmitool", "Could not open device at /dev/ipmi0", status=1)
     assert controller.bad() == [("sel", "", "error", False)]

@@ -58,7 +58,7 @@ def test_the_ports_of_an_adapter_are_one_part(sys):
 @pytest.mark.parametrize(
     "data", [b"", b"\x82", b"\x82\xff\xff", b"\xff" * 4096, b"\0" * 64, resource(0x90, b"SN\xff1")]
 )
-def test_damaged_vital_product_data_has_no_serial_number_or_what_is_left_of_it(data):
+def test_damaged_vital_product_data_gives_no_wrong_serial_number(data):
     assert serials.vital_product_data(data) in {("", ""), ("", "1")}
 
 

@@ -40,7 +40,7 @@ def disk(request, tmp_path):
     folder.close()
 
 
-def test_a_store_keeps_what_was_written(disk):
+def test_a_store_returns_what_was_written(disk):
     disk.write("a.json", b"1")
     disk.write("f/b.json", b"2")
     disk.write("f/b.json", b"3")
@@ -155,7 +155,7 @@ def test_a_damaged_mark_is_a_fresh_start(disk):
     assert Spool(disk).mark == {}
 
 
-def test_full_of_faults_says_so_and_drops_none():
+def test_a_spool_full_of_faults_reports_full_and_drops_none():
     spool = Spool(store.MemoryStore(), max_batches=3)
     for name in ("a", "b", "c", "d"):
         spool.append(report(name), mark={})
@@ -198,7 +198,7 @@ def test_a_full_disk_keeps_batches_in_memory_and_the_mark_back():
     assert ids(again) == ["a", "b", "c"]
 
 
-def test_a_disk_that_stays_full_stops_the_reading_in_the_end():
+def test_a_disk_that_stays_full_stops_the_reading_of_the_log():
     disk = FullDisk()
     disk.full = True
     spool = Spool(disk)

@@ -84,7 +84,7 @@ def test_the_nodes_mounts_are_seen_out_of_a_container(tmp_path, proc):
     ]
 
 
-def test_the_mounts_that_must_be_there_are_asked_before_those_of_pods(tmp_path, proc, monkeypatch):
+def test_required_mounts_are_checked_before_mounts_of_pods(tmp_path, proc, monkeypatch):
     monkeypatch.setattr(storage, "MAX_MOUNTS", 2)
     proc.mounts(*(f"server:/{point} {point} nfs4 rw 0 0" for point in ("/pod-1", "/pod-2", tmp_path)))
     assert ("mount", str(tmp_path), "pass") in storage_probe_run(proc, mounts=(str(tmp_path),)).all()
@@ -148,13 +148,13 @@ def test_a_mount_that_hung_and_is_no_longer_there_is_no_trouble_any_more(proc):
     assert probe_run.all() == []
 
 
-def test_a_mount_that_is_unmounted_while_it_is_asked_is_no_trouble(proc):
+def test_a_mount_that_is_unmounted_during_its_check_is_no_finding(proc):
     proc.mounts("server:/x /gone nfs4 rw 0 0")
     program = f"open({str(proc.folder / '1/mounts')!r}, 'w').close(); raise SystemExit('No such file')"
     assert storage_probe_run(proc, stat_mount=functools.partial(storage.stat_in_child, program=program)).all() == []
 
 
-def test_what_the_kubelet_mounts_for_pods_is_not_looked_at(proc):
+def test_mounts_of_pods_are_not_checked(proc):
     volume = "/pods/0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f/volumes/kubernetes.io~nfs/data"
     probe_run = storage_probe_run(proc, stat_mount=failing("No such file"))
     for kind, mode in (("nfs4", "rw"), ("ext4", "rw"), ("ext4", "ro")):
@@ -173,7 +173,7 @@ def test_a_mount_of_any_name_answers(tmp_path, proc, name):
         assert storage_probe_run(proc, **settings).all() == [("mount", str(data), "pass")]
 
 
-def test_one_look_waits_for_few_mounts_that_nobody_named(proc, monkeypatch, hung_mounts):
+def test_one_look_waits_for_few_mounts_that_are_not_required(proc, monkeypatch, hung_mounts):
     monkeypatch.setattr(storage, "MAX_TIMEOUTS", 2)
     proc.mounts(*(f"server:/x /data-{number} nfs4 rw 0 0" for number in range(5)))
     probe_run = storage_probe_run(proc, stat_mount=hung_mounts)

@@ -82,7 +82,7 @@ def test_a_line_in_the_log_arrives(node, portal):
     assert (fault.kind, fault.code, fault.pci, fault.message) == ("xid", 79, "0000:4e:00", XID_79.strip())
 
 
-def test_what_was_in_the_file_before_is_read_and_heartbeats_follow(node, portal):
+def test_lines_from_before_the_start_are_read_and_heartbeats_follow(node, portal):
     node.write(XID_79 + XID_62)
     node.start()
     portal.wait_for(lambda: len(portal.reports) >= 5)
@@ -119,7 +119,7 @@ def test_an_answer_that_is_lost_after_the_commit_is_the_same_batch_again(node, p
     assert len({report.batch_id for report in carrying}) == 1
 
 
-def test_sigterm_ends_it_cleanly_and_the_next_one_goes_on(node, portal):
+def test_sigterm_ends_the_agent_cleanly_and_the_next_one_continues(node, portal):
     node.write(XID_79)
     first = node.start()
     portal.wait_for(lambda: portal.faults)
@@ -134,7 +134,7 @@ def test_sigterm_ends_it_cleanly_and_the_next_one_goes_on(node, portal):
     assert [fault.code for faults in batches.values() for fault in faults] == [79, 62]
 
 
-def test_sigterm_ends_it_also_where_another_thread_receives_it(node, portal):
+def test_sigterm_ends_the_agent_where_another_thread_receives_it(node, portal):
     agent = node.start()
     portal.wait_for(lambda: portal.reports)
     threads = [int(path.name) for path in pathlib.Path(f"/proc/{agent.pid}/task").iterdir()]
@@ -143,7 +143,7 @@ def test_sigterm_ends_it_also_where_another_thread_receives_it(node, portal):
     assert agent.wait(timeout=60) == 0
 
 
-def test_a_reboot_command_is_carried_out_once_and_told_by_the_next_boot(node, portal):
+def test_a_reboot_command_is_executed_once_and_reported_by_the_next_boot(node, portal):
     now = datetime.now(UTC)
     expires_at = now + timedelta(minutes=5)
     portal.commands = [
@@ -173,13 +173,13 @@ def test_two_agents_do_not_share_a_spool(node, portal):
         ({"KCOVER_AGENT_BOOT_ID": "/nonexistent"}, b"KCOVER_AGENT_BOOT_ID"),
     ],
 )
-def test_nonsense_is_refused_at_start(node, environ, name):
+def test_an_invalid_setting_ends_the_agent_at_start(node, environ, name):
     process = node.start(**environ)
     assert process.wait(timeout=60) == 2
     assert name in process.stderr.read()
 
 
-def test_agents_that_failed_together_do_not_come_back_together():
+def test_agents_that_failed_together_retry_at_different_times():
     pauses = {jittered_delay(None, 30.0) for _ in range(20)}
     assert all(15 <= pause <= 30 for pause in pauses)
     bidden = {jittered_delay(60.0, 0.5) for _ in range(20)}

@@ -92,7 +92,7 @@ def test_gpus_are_probed_from_the_start(node, portal, driver):
     assert (fault.kind, fault.code, fault.gpu_uuid, fault.pci) == ("check", "recovery_action", UUIDS[1], "0000:5e:00")
 
 
-def test_a_driver_that_hangs_holds_up_nothing_else(node, portal, driver, tmp_path):
+def test_a_driver_that_hangs_delays_nothing_else(node, portal, driver, tmp_path):
     """Heartbeats, faults, the other GPU, the other probes, a check that asks no driver, the local addresses, and the
     agent's end."""
     ping = tmp_path / "bin" / "ping"
@@ -125,7 +125,7 @@ def test_a_driver_that_hangs_holds_up_nothing_else(node, portal, driver, tmp_pat
     assert process.wait(timeout=60) == 0
 
 
-def test_a_driver_that_hangs_holds_up_no_reboot(node, portal, driver, tmp_path):
+def test_a_driver_that_hangs_delays_no_reboot(node, portal, driver, tmp_path):
     tools, rebooted = tmp_path / "bin", tmp_path / "rebooted"
     tools.mkdir()
     (tools / "nvidia-smi").write_text("#!/bin/sh\n")
@@ -184,7 +184,7 @@ def test_a_check_is_executed_at_most_once_across_restarts(node, portal, tmp_path
     assert runs.read_text() == "run\n"
 
 
-def test_a_long_check_holds_up_no_reset(node, portal, tmp_path, driver):
+def test_a_long_check_delays_no_reset(node, portal, tmp_path, driver):
     tools = tmp_path / "bin"
     tools.mkdir()
     for name, script in (("dcgmi", "sleep 60"), ("nvidia-smi", "echo GPU was reset")):
@@ -210,7 +210,7 @@ def test_a_long_check_holds_up_no_reset(node, portal, tmp_path, driver):
         child.kill()
 
 
-def test_an_xid_that_only_the_driver_tells_of(node, portal, driver):
+def test_an_xid_event_of_the_driver_is_reported(node, portal, driver):
     node.start()
     portal.wait_for(lambda: ("gpu", UUIDS[0]) in node.checks)
     driver.set(xid="1 119")

@@ -18,7 +18,7 @@ def test_a_line_that_is_missing_and_one_that_is_counted_twice_are_both_seen():
     assert thousand.compare(written, {("b", "62", "s"): 1, ("c", "1", ""): 4}) == (3, 4)
 
 
-def test_what_is_written_is_what_an_agent_reads_over_a_rotation(tmp_path):
+def test_agents_read_every_written_line_across_rotations(tmp_path):
     kernels = thousand.Kernels(tmp_path, NODES, rng=random.Random(1))
     logs = {node: sources.LogFile(tmp_path / node / fleet.KMSG) for node in NODES}
     read = Counter()

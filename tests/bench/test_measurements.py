@@ -39,7 +39,7 @@ def run_bench(*arguments):
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
-def test_the_command_prints_a_try_and_writes_nothing():
+def test_the_command_prints_a_measurement_and_writes_no_file():
     before = (ROOT / "bench" / "RESULTS.md").read_bytes()
     ended = run_bench("pair-verdicts", "--scale", str(SCALE))
     assert ended.returncode == 0, ended.stderr
@@ -48,5 +48,5 @@ def test_the_command_prints_a_try_and_writes_nothing():
 
 
 @pytest.mark.parametrize("arguments", [("no-such-measurement",), ("idle", "--scale", "0"), ("idle", "--scale", "2")])
-def test_the_command_refuses_what_it_does_not_know(arguments):
+def test_the_command_refuses_unknown_arguments(arguments):
     assert run_bench(*arguments).returncode == 2

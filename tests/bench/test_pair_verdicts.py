@@ -11,7 +11,7 @@ PUBLISHED = {"intermittent": 0.60, "persistent": 0.997, "noisy": 0.33, "mild": 0
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_the_rule_reaches_its_goal_where_the_other_does_not(name: str) -> None:
+def test_the_confirming_rule_reaches_its_goal_and_the_other_does_not(name: str) -> None:
     precision, recall, _ = pair_verdicts.score(CONFIRMED, SCENARIOS[name], runs=RUNS)
     assert recall >= 0.9
     assert precision >= 0.98

@@ -22,7 +22,7 @@ def test_the_prior_is_that_of_the_days_to_which_it_was_fitted() -> None:
 
 
 @pytest.mark.parametrize("since", [0.0, FIT_UNTIL, 150.0])
-def test_few_returns_repeat_in_normal_work_for_few_hours_of_probation(since: float) -> None:
+def test_few_returns_fail_in_normal_work_with_few_hours_of_probation(since: float) -> None:
     found = probation_replay.replay(OUTAGES, since=timedelta(days=since), until=UNTIL)
     assert found.hit <= 0.03 * found.returns
     assert found.probation <= 0.015
@@ -30,7 +30,7 @@ def test_few_returns_repeat_in_normal_work_for_few_hours_of_probation(since: flo
     assert found.caught >= found.without  # what would have hit normal work
 
 
-def test_a_probation_is_chosen_from_what_was_known_then() -> None:
+def test_a_probation_is_chosen_from_the_past_of_its_time() -> None:
     early = probation_replay.learned(RETURNED, now=timedelta(days=50))
     assert all(one.lasted <= timedelta(days=50) for one in early)
     assert len(early) == sum(one.back is not None and one.back < timedelta(days=50) for one in OUTAGES)

@@ -42,7 +42,7 @@ def test_a_fault_is_seen_and_heals_without_a_reload(open_page: Open, product: Pr
     expect(rescue.locator("#step-3")).to_contain_text("The node reports a new boot")
 
 
-def test_an_operator_drains_a_node_after_seeing_what_it_hits(open_page: Open, take_node: TakeNode):
+def test_an_operator_drains_a_node_after_a_preview(open_page: Open, take_node: TakeNode):
     node = take_node()
     page = open_page(f"/nodes/sim/{node}/")
     page.get_by_role("link", name="Cordon", exact=True).click()
@@ -194,7 +194,7 @@ def test_mistakes_of_a_policy_are_marked_in_its_margin(open_page: Open):
     expect(page.locator("#problems")).to_contain_text("Fix it to publish.")
 
 
-def test_a_page_that_lost_its_server_says_so_and_catches_up(open_page: Open, product: Product):
+def test_a_page_that_lost_its_server_shows_it_and_catches_up(open_page: Open, product: Product):
     page = open_page("/policies/", tolerant=True)
     live(page)
     page.evaluate("window.loaded = 'once'")
@@ -224,7 +224,7 @@ def _automation_kept(open_page: Open) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_automation_kept")  # the click may be carried out, with only its answer lost
-def test_a_server_that_hangs_is_not_live_and_a_click_says_that_nothing_answers(open_page: Open, product: Product):
+def test_a_page_of_a_hanging_server_shows_that_it_is_not_live(open_page: Open, product: Product):
     page = open_page("/nodes/", tolerant=True)
     live(page)
     group = product.processes["standalone"].pid
@@ -239,7 +239,7 @@ def test_a_server_that_hangs_is_not_live_and_a_click_says_that_nothing_answers(o
 
 
 @pytest.mark.usefixtures("_automation_kept")
-def test_one_click_pauses_and_the_reason_follows(open_page: Open):
+def test_one_click_pauses_and_the_reason_is_given_afterwards(open_page: Open):
     page = open_page("/rescues/")
     page.get_by_role("button", name="Pause everything").click()
     dialog = page.get_by_role("dialog")

@@ -10,7 +10,7 @@ from tests.browser.pages import settled, violations, violations_in_both_themes
 from tests.story.product import Product
 
 
-def test_a_question_is_answered_on_a_phone_and_whoever_looks_is_told(open_page: Open, product: Product, ask: Ask):
+def test_an_answer_on_a_phone_is_shown_on_another_screen(open_page: Open, product: Product, ask: Ask):
     [asked] = ask(1).values()
     phone, desk = open_page("/approvals/", width=390), open_page("/approvals/", theme="dark")
     settled(phone)

@@ -9,9 +9,7 @@ from tests.story.product import Product
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_a_page_that_is_scrolled_down_still_says_that_automation_is_paused(
-    open_page: Open, product: Product, width: int
-):
+def test_a_scrolled_page_still_shows_that_automation_is_paused(open_page: Open, product: Product, width: int):
     assert product.post("/api/v1/pause", {"reason": "fire drill", "cluster": "sim"})[0] == 200
     try:
         page = open_page("/nodes/", width=width)

@@ -23,7 +23,9 @@ def receiver() -> Iterator[Receiver]:
     made.stop()
 
 
-def test_a_channel_is_made_tested_and_gets_what_its_route_is_for(open_page: Open, product: Product, receiver: Receiver):
+def test_a_channel_is_made_and_tested_and_receives_the_events_of_its_route(
+    open_page: Open, product: Product, receiver: Receiver
+):
     page = open_page("/notifications/")
     live(page)
     page.get_by_text("New channel").click()

@@ -137,7 +137,7 @@ def test_a_dialog_asks_for_the_factor_and_goes_on_with_the_act(
     assert "user:mo" in [act["actor"] for act in acts]
 
 
-def test_a_cancelled_passkey_says_so(device: tuple[Page, Any, str], origin: str):
+def test_a_cancelled_passkey_is_reported(device: tuple[Page, Any, str], origin: str):
     page, cdp, authenticator = device
     page.goto(f"{origin}/sign-in/")
     cdp.send("WebAuthn.removeVirtualAuthenticator", {"authenticatorId": authenticator})

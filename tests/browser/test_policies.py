@@ -64,7 +64,7 @@ def test_a_reboot_after_approval_is_written_tried_published_and_rolled_back(open
     assert clicks <= 7
 
 
-def test_the_editor_completes_explains_and_guards_what_is_not_published(open_page: Open):
+def test_the_editor_completes_explains_and_warns_before_unpublished_text_is_left(open_page: Open):
     page = open_page(EDIT)
     content = page.locator(".cm-content")
     content.evaluate("content => content.focus()")

@@ -91,7 +91,7 @@ def test_a_person_sees_the_cluster_of_their_group(
         expect(page.get_by_role("link", name="Sign in with Example")).to_be_visible()
 
 
-def test_a_person_without_groups_is_told_so(
+def test_a_person_without_groups_sees_that_the_account_has_no_role(
     browser: Browser, installation: tuple[products.Product, oidc_provider.Provider]
 ) -> None:
     portal, provider = installation

@@ -17,7 +17,7 @@ from tests.story.product import Product
 UNCOVERED = 94  # no rule of the policy heal lists it
 
 
-def test_a_broken_node_is_found_and_its_page_says_why_nothing_happens(
+def test_a_broken_node_is_found_and_its_page_shows_why_no_action_runs(
     open_page: Open, product: Product, take_node: TakeNode
 ) -> None:
     node, page = take_node(), open_page("/")
@@ -37,9 +37,7 @@ def test_a_broken_node_is_found_and_its_page_says_why_nothing_happens(
     expect(page.get_by_role("heading", name="Rules for this node").locator("..")).to_contain_text("heal#1")
 
 
-def test_what_the_portal_did_and_waits_for_is_two_clicks_away(
-    open_page: Open, product: Product, take_node: TakeNode
-) -> None:
+def test_past_and_waiting_actions_are_two_clicks_away(open_page: Open, product: Product, take_node: TakeNode) -> None:
     node, page = take_node(), open_page("/")
     settled(page)
     product.inject(node, 62)
@@ -108,7 +106,9 @@ def test_every_rescue_of_a_node_in_30_days_is_exported(open_page: Open, product:
     assert clicks(page) <= 4
 
 
-def test_one_crashed_job_is_one_row_of_the_incidents(open_page: Open, product: Product, take_node: TakeNode) -> None:
+def test_one_crashed_job_is_one_row_of_the_incident_list(
+    open_page: Open, product: Product, take_node: TakeNode
+) -> None:
     names = [take_node(), take_node()]
     for name in names:
         product.inject(name, 43)

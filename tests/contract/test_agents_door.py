@@ -45,7 +45,7 @@ def test_the_agents_pod_speaks_for_its_node(rig: Rig, cluster: str, settings) ->
     assert list(Node.objects.values_list("name", flat=True)) == [rig.name("gpu")]
 
 
-def test_another_pod_and_another_audience_do_not(rig: Rig, cluster: str, settings) -> None:
+def test_another_pod_and_another_audience_may_not_report(rig: Rig, cluster: str, settings) -> None:
     assert "may not report for nodes" in send(rig, cluster, node=rig.name("gpu")).problem(403)
     settings.KCOVER_SERVICE_ACCOUNTS = [f"{rig.namespace}/agent"]
     assert "audience" in send(rig, cluster, node=rig.name("gpu"), audience="vault").problem(401)

@@ -27,7 +27,7 @@ def test_a_claim_is_made_once_and_is_pending_until_storage_is_found(rig, spec):
     assert rig.cluster.claim_state(PLACE, spec.name).bound
 
 
-def test_a_claim_is_taken_away_and_stays_away(rig, spec):
+def test_a_claim_is_deleted_and_a_second_deletion_is_harmless(rig, spec):
     rig.cluster.ensure_claim(spec)
     rig.cluster.delete_claim(PLACE, spec.name)
     assert not rig.cluster.claim_state(PLACE, spec.name).bound

@@ -58,11 +58,11 @@ def check(cluster, name):
     assert find(cluster, name).conditions == (accepted(one),)
 
 
-def test_over_http(served):
+def test_custom_objects_are_read_over_http(served):
     check(*served)
 
 
-def test_in_memory():
+def test_custom_objects_are_read_from_the_fake():
     cluster = FakeCluster()
     cluster.put_custom_object(KIND, "gitops", {"rules": [{"priority": 1}]})
     check(cluster, "gitops")

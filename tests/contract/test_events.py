@@ -37,7 +37,7 @@ def test_an_event_is_written_once(rig):
     assert (event.component, event.last_at) == ("kcover-portal", AT)
 
 
-def test_who_may_make_the_namespace_makes_it(rig):
+def test_an_account_that_may_create_the_namespace_creates_it(rig):
     draft = _draft(rig, rig.name("other"))
     rig.unrestricted().emit(draft)
     (event,) = _seen(rig, draft.name)

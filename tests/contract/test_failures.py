@@ -20,7 +20,7 @@ def node(simulator):
 
 
 @pytest.mark.parametrize("fault", [500, 502, 503, 504, 429, "timeout", "cut"])
-def test_a_read_that_fails_is_asked_again_later(simulator, node, fault):
+def test_a_failed_read_is_retried_later(simulator, node, fault):
     simulator.break_next(fault, "GET /api/v1/nodes")
     with pytest.raises(port.Unavailable) as caught:
         simulator.cluster.list_nodes()
@@ -59,7 +59,7 @@ def test_a_busy_server_did_not_begin_the_write(simulator, node):
     assert (caught.value.ambiguous, caught.value.retry_after) == (False, 1)
 
 
-def test_a_conflict_is_worked_out_anew(simulator, node):
+def test_a_conflict_is_resolved_on_the_new_version(simulator, node):
     simulator.break_next(409, PATCH, count=2)
     _, after = simulator.cluster.apply_node(node, CORDON)
     assert after.unschedulable
@@ -115,7 +115,7 @@ def test_a_watch_that_the_server_closes_ends(simulator, node):
         assert all(event.kind == "BOOKMARK" for event in watch)
 
 
-def test_refused_credentials_are_loaded_anew(simulator, node):
+def test_refused_credentials_are_loaded_again(simulator, node):
     tokens = iter([over_http.unused_token(), over_http.PORTAL])
     good = live.loader(simulator.kubeconfig)
 
@@ -131,7 +131,7 @@ def test_refused_credentials_are_loaded_anew(simulator, node):
     assert cluster.get_node(node).name == node
 
 
-def test_what_is_forbidden_is_refused(simulator):
+def test_a_forbidden_request_is_refused(simulator):
     spec = port.JobSpec(name="j", namespace="default", node="n", image="i", command=("c",))
     with pytest.raises(port.RefusedByServer):
         simulator.cluster.ensure_job(spec)

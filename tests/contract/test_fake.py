@@ -45,7 +45,7 @@ def test_a_budget_follows_the_pods_or_is_counted_down(cluster):
     assert cluster.evict("ns", "p2", uid=pods[2].uid) == port.Evicted()
 
 
-def test_a_pod_made_anew_has_another_uid(cluster):
+def test_a_recreated_pod_has_another_uid(cluster):
     old = cluster.add_pod("ns", "train-0", node="gpu-1", owner_kind="StatefulSet")
     new = cluster.replace_pod("ns", "train-0")
     assert (new.name, new.owner_kind, new.uid != old.uid) == ("train-0", "StatefulSet", True)
@@ -93,7 +93,7 @@ def test_a_job_ends_as_its_controller_says(cluster):
     assert cluster.job_state("kcover-jobs", "bad").reason == "BackoffLimitExceeded"
 
 
-def test_a_container_fails_and_its_job_can_be_asked(cluster):
+def test_a_container_fails_and_its_job_can_be_read(cluster):
     cluster.add_workload("PyTorchJob", "ns", "llm", labels={"kcover.io/cascading-recovery": "true"})
     cluster.add_pod("ns", "llm-0", owner_kind="PyTorchJob", owner_name="llm")
     cluster.fail_container("ns", "llm-0", exit_code=1, message="NCCL")

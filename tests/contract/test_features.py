@@ -91,7 +91,7 @@ def requests(http_rig: Any) -> dict[str, set[Asked]]:
     return found
 
 
-def test_a_feature_that_is_off_takes_exactly_its_rights_away(requests) -> None:
+def test_a_disabled_feature_removes_exactly_its_rights(requests) -> None:
     pairs = [pair for number, pair in enumerate(itertools.combinations(VERBS, 2)) if in_share(number, shares=SHARES)]
     combinations = [(), *((name,) for name in FEATURES), *pairs, tuple(FEATURES)]
     for off in combinations:
@@ -105,7 +105,7 @@ def test_a_feature_that_is_off_takes_exactly_its_rights_away(requests) -> None:
         assert processes == used, off
 
 
-def test_the_second_kubeconfig_may_do_what_pages_ask_for(requests) -> None:
+def test_the_second_kubeconfig_has_the_rights_that_pages_use(requests) -> None:
     """``VERBS_OF_WEB``: tests/portal/console/test_read_access.py walks the pages with them."""
     used = set().union(*(requests[verb] for verb in (*rbac.VERBS_OF_WEB, "review_token")))
     used = {asked for asked in used if asked.resource != "pods/log" or asked.namespace == "default"}
@@ -118,7 +118,7 @@ def asked_by(found: Iterable[features.Feature]) -> set[Asked]:
     return {one._replace(namespace="default") if one.resource == "pods/log" else one for one in needed}
 
 
-def test_the_test_of_rights_asks_for_what_the_chart_grants() -> None:
+def test_the_test_of_rights_requires_what_the_chart_grants() -> None:
     every = features.features(features.Namespaces())
     whole = account(())
     assert asked_by(every) == granted(whole, "kcover-portal")

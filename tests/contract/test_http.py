@@ -43,7 +43,7 @@ def _line(kind, obj):
 # logs
 
 
-def test_a_log_is_asked_for_by_second_and_size(script):
+def test_a_log_is_requested_by_second_and_size(script):
     server, cluster = script(lambda request: request.reply(200, b"2026-11-21T08:00:00Z x\n"))
     since = datetime(2026, 11, 21, 16, 0, 0, 999_999, tzinfo=timezone(timedelta(hours=8)))
     assert cluster.pod_log("ns", "p", container="c", since=since, most=64) == b"2026-11-21T08:00:00Z x\n"
@@ -51,7 +51,7 @@ def test_a_log_is_asked_for_by_second_and_size(script):
     assert server.paths == [f"/api/v1/namespaces/ns/pods/p/log?{asked}"]
 
 
-def test_a_log_that_is_much_longer_than_asked_for_is_not_read(script):
+def test_a_log_that_is_much_longer_than_requested_is_not_read(script):
     _, cluster = script(lambda request: request.reply(200, b"x" * 100_000))
     with pytest.raises(bounds.TooLarge):
         cluster.pod_log("ns", "p", container="c", since=datetime(2026, 11, 21, tzinfo=UTC), most=10)
@@ -118,7 +118,7 @@ def test_an_eviction_carries_its_uid_and_content_type(script):
     }
 
 
-def test_an_old_server_is_asked_in_its_own_version(script):
+def test_an_old_server_is_called_with_its_own_api_version(script):
     def answer(request):
         if request.path == "/apis/policy":
             request.reply(200, {"versions": [{"version": "v1beta1"}]})
@@ -136,7 +136,7 @@ def test_an_old_server_is_asked_in_its_own_version(script):
     assert server.paths[-1].startswith("/apis/policy/v1beta1/namespaces/ns/poddisruptionbudgets")
 
 
-def test_a_server_that_was_upgraded_is_asked_anew(script):
+def test_the_api_version_of_an_upgraded_server_is_discovered_again(script):
     has = ["v1beta1"]
 
     def answer(request):
@@ -235,7 +235,7 @@ def test_an_answer_that_stops_in_the_middle(script):
     assert not caught.value.ambiguous
 
 
-def test_nobody_listens():
+def test_a_refused_connection_is_an_unambiguous_failure():
     with servers.refusing_port() as number:
         cluster = live.LiveCluster(http.Connection(over_http.way_in(f"http://127.0.0.1:{number}")))
         with pytest.raises(port.Unavailable) as caught:
@@ -287,7 +287,7 @@ def test_an_error_in_the_middle_of_a_watch(script, code, error):
 NO_PROGRESS = "the required storage feature RequestWatchProgress is disabled"
 
 
-def test_bookmarks_that_are_refused_are_not_asked_for_again(script):
+def test_refused_bookmarks_are_not_requested_again(script):
     def answer(request):
         if "allowWatchBookmarks" in request.path:
             request.chunks(_line("ERROR", _status(500, "InternalError", NO_PROGRESS)))
@@ -334,7 +334,7 @@ def test_a_watch_that_is_cut(script, rest):
         next(watch)
 
 
-def test_a_watch_that_says_nothing_is_given_up(script, monkeypatch):
+def test_a_silent_watch_is_ended(script, monkeypatch):
     monkeypatch.setattr(list_watch, "WATCH_SLACK_SECONDS", 1.5)
     over = threading.Event()
 

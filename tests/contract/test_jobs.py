@@ -48,7 +48,7 @@ def test_the_job_controllers_verdict_is_read(rig, spec):
     assert (state.exists, state.failed, state.succeeded, state.reason) == (True, 1, 0, "DeadlineExceeded")
 
 
-def test_a_job_is_taken_away_and_stays_away(rig, spec):
+def test_a_job_is_deleted_and_a_second_deletion_is_harmless(rig, spec):
     rig.cluster.ensure_job(spec)
     rig.cluster.delete_job(PLACE, spec.name)
     assert rig.cluster.job_state(PLACE, spec.name) == port.JobState(exists=False)

@@ -34,7 +34,7 @@ def test_a_lease_needs_its_namespace(rig):
         rig.cluster.keep_lease(draft)
 
 
-def test_of_two_who_claim_a_lease_one_gets_it(rig):
+def test_one_of_two_concurrent_claims_gets_the_lease(rig):
     at = datetime(2026, 11, 23, 8, tzinfo=UTC)
     first = port.LeaseClaim(
         name=rig.name("acts"),

@@ -59,7 +59,7 @@ def test_every_role_and_every_term_excludes_the_node(rig: Any) -> None:
     }
 
 
-def test_what_is_excluded_already_is_not_written_again(rig: Any) -> None:
+def test_an_excluded_host_is_not_written_again(rig: Any) -> None:
     one = job(rig, Worker=role())
     exclude(rig, one, "gpu-1")
     before = rig.read("PyTorchJob", one.name, namespace=rig.namespace)["metadata"]["resourceVersion"]
@@ -67,7 +67,7 @@ def test_what_is_excluded_already_is_not_written_again(rig: Any) -> None:
     assert rig.read("PyTorchJob", one.name, namespace=rig.namespace)["metadata"]["resourceVersion"] == before
 
 
-def test_another_job_of_that_name_is_left_alone(rig: Any) -> None:
+def test_another_job_of_the_same_name_is_left_alone(rig: Any) -> None:
     one = job(rig, Worker=role(OWN))
     with pytest.raises(port.Conflict):
         exclude(rig, one, "gpu-1", uid="another")

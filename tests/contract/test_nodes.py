@@ -13,7 +13,7 @@ def test_version(rig):
     assert rig.cluster.version().startswith("v1.")
 
 
-def test_a_node_is_read_with_what_the_portal_needs(rig):
+def test_a_node_is_read_with_the_fields_that_the_portal_uses(rig):
     name = rig.name("gpu")
     made = rig.node(name, taints=[FOREIGN])
     node = rig.cluster.get_node(name)
@@ -55,7 +55,7 @@ def test_no_such_node(rig):
         rig.cluster.apply_node(rig.name("nobody"), port.NodeChange(cordon=True))
 
 
-def test_a_watch_tells_what_changed_since(rig):
+def test_a_watch_returns_the_changes_since_its_version(rig):
     before = rig.cluster.list_nodes().resource_version
     name = rig.name("gpu")
     rig.node(name)
@@ -66,7 +66,7 @@ def test_a_watch_tells_what_changed_since(rig):
     assert [event.node.labels.get("new") for event in seen if event.kind == "MODIFIED"][-1] == "1"
 
 
-def test_a_watch_resumes_after_what_was_seen(rig):
+def test_a_watch_resumes_after_the_last_seen_version(rig):
     before = rig.cluster.list_nodes().resource_version
     name = rig.name("gpu")
     rig.node(name)
@@ -97,7 +97,7 @@ def _watched(rig, version, name):
 # apply_node
 
 
-def test_everything_that_is_wanted_is_one_patch_and_nothing_twice(rig):
+def test_all_wanted_changes_are_one_patch_and_none_is_repeated(rig):
     name = rig.name("gpu")
     rig.node(name)
     wanted = port.NodeChange(
@@ -128,7 +128,7 @@ def test_a_node_that_was_read_too_slowly_is_not_changed(http_rig, monkeypatch):
     assert not http_rig.cluster.get_node(name).unschedulable
 
 
-def test_what_was_added_is_taken_off_and_all_else_stays_byte_for_byte(rig):
+def test_removing_the_added_changes_leaves_the_rest_byte_for_byte(rig):
     name = rig.name("gpu")
     rig.node(name, taints=[FOREIGN, {"key": "bare", "effect": "NoSchedule"}])
     untouched = rig.read("Node", name)
@@ -145,7 +145,7 @@ def test_what_was_added_is_taken_off_and_all_else_stays_byte_for_byte(rig):
     assert restored["metadata"]["annotations"] == untouched["metadata"]["annotations"]
 
 
-def test_a_taint_with_another_value_is_somebody_elses(rig):
+def test_a_taint_with_another_value_is_not_removed(rig):
     name = rig.name("gpu")
     rig.node(name, taints=[{"key": OURS.key, "value": "48", "effect": OURS.effect}])
     before, after = rig.cluster.apply_node(name, port.NodeChange(remove_taints=(OURS,)))
@@ -160,7 +160,7 @@ def test_adding_a_taint_sets_the_value_of_one_with_its_key_and_effect(rig):
     assert [taint for taint in after.taints if taint.key == OURS.key] == [OURS]
 
 
-def test_who_writes_in_between_is_not_undone(rig):
+def test_a_concurrent_change_of_the_node_is_kept(rig):
     name = rig.name("gpu")
     rig.node(name)
     seen = []
@@ -176,7 +176,7 @@ def test_who_writes_in_between_is_not_undone(rig):
     assert "foreign" in {taint.key for taint in seen[1].taints}
 
 
-def test_who_never_stops_writing_wins(rig):
+def test_a_node_that_is_changed_at_each_attempt_is_a_conflict(rig):
     name = rig.name("gpu")
     rig.node(name)
     seen = []

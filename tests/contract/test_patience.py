@@ -27,7 +27,7 @@ class Clock:
         return self.now
 
 
-def test_after_a_time_out_one_tries_and_the_others_are_told_at_once():
+def test_after_a_time_out_one_caller_retries_and_the_others_fail_at_once():
     clock = Clock()
     made = circuit_breaker.CircuitBreaker(clock=clock)
     with pytest.raises(circuit_breaker.TimedOut), made.call("GET a"):
@@ -43,7 +43,7 @@ def test_after_a_time_out_one_tries_and_the_others_are_told_at_once():
         pass  # c was answered: all may call again
 
 
-def test_another_failure_is_an_answer_of_a_kind():
+def test_a_failed_call_that_was_answered_does_not_open_the_circuit():
     clock = Clock()
     made = circuit_breaker.CircuitBreaker(clock=clock)
     with pytest.raises(port.Conflict), made.call("PATCH a"):
@@ -59,7 +59,7 @@ def test_another_failure_is_an_answer_of_a_kind():
         pass
 
 
-def test_a_write_that_hangs_says_nothing_of_the_server():
+def test_a_write_that_hangs_does_not_open_the_circuit():
     with hanging(lambda request: request.command == "PATCH") as server:
         cluster = live.LiveCluster(http.Connection(over_http.way_in(server.url), read_seconds=READ_SECONDS))
         with pytest.raises(port.Unavailable) as caught:
@@ -68,7 +68,7 @@ def test_a_write_that_hangs_says_nothing_of_the_server():
         assert_sent(server, cluster)
 
 
-def test_a_log_that_hangs_says_nothing_of_the_server():
+def test_a_log_that_hangs_does_not_open_the_circuit():
     """The API server waits for a kubelet. The other callers of the API server must not be cut off for that."""
 
     with hanging(lambda request: "/log?" in request.path) as server:

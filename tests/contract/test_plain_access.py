@@ -59,7 +59,7 @@ def test_embedded_credentials_are_those_of_the_official_loader(certificates, mon
         ({"token": "x"}, {"certificate-authority-data": "not base64"}),
     ],
 )
-def test_whatever_else_a_kubeconfig_has_is_for_the_official_loader(user, cluster):
+def test_other_kubeconfigs_are_left_to_the_official_loader(user, cluster):
     text = written.kubeconfig("https://api.example", user=user, **cluster)
     assert plain_access.of_kubeconfig(text, None, resolve=None) is None
     for other in ("nobody", "first\n"):

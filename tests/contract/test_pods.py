@@ -15,7 +15,7 @@ def node(rig):
     return name
 
 
-def test_pods_of_a_node_are_told_apart(rig, node):
+def test_pods_of_a_node_are_distinguished_by_kind(rig, node):
     rig.pod("bare", node=node, gpus=2)
     rig.pod("daemon", node=node, owner="DaemonSet")
     rig.pod("replica", node=node, owner="ReplicaSet", labels={"training.kubeflow.org/job-name": "llm"})
@@ -59,7 +59,7 @@ def test_a_watch_shows_why_a_container_ended(rig, node):
     assert [pod.name for pod in failed] == ["crashed"]
 
 
-def test_a_failure_without_its_own_time_has_that_of_what_followed(rig, node):
+def test_a_failure_without_a_time_gets_the_time_of_the_next_event(rig, node):
     end = {"reason": "Error", "exitCode": 3, "finishedAt": None}
     at, again = "2026-11-21T07:00:00Z", {"running": {"startedAt": "2026-11-21T07:05:00Z"}}
     unready = {"type": "ContainersReady", "status": "False", "lastTransitionTime": at}
@@ -76,7 +76,7 @@ def test_a_failure_without_its_own_time_has_that_of_what_followed(rig, node):
     }
 
 
-def test_a_watch_from_a_version_shows_only_what_follows(rig, node):
+def test_a_watch_from_a_version_returns_only_later_events(rig, node):
     rig.pod("before", node=node)
     version = rig.cluster.pods_version()
     rig.pod("after", node=node)
@@ -135,7 +135,7 @@ def test_a_pod_of_that_name_with_another_uid_is_left_alone(rig, node):
     assert [pod.deleting for pod in rig.cluster.list_pods(node=node)] == [False]
 
 
-def test_a_budget_blocks_and_says_its_name(rig, node):
+def test_a_blocking_budget_is_named(rig, node):
     uid = rig.pod("train", node=node, labels={"job": "x"})["metadata"]["uid"]
     rig.budget("keep-one", match={"job": "x"}, min_available=1)
     rig.settle()
@@ -199,7 +199,7 @@ def test_deletion_asks_no_budget(rig, node):
     assert rig.cluster.delete_pod(rig.namespace, "train", uid=uid) == port.Gone()
 
 
-def test_budgets_tell_whom_they_protect(rig, node):
+def test_budgets_name_the_pods_they_protect(rig, node):
     rig.pod("train", node=node, labels={"job": "x"})
     rig.pod("other", node=node, labels={"job": "y"})
     rig.budget("keep-none", match={"job": "x"}, min_available=0)
@@ -211,7 +211,7 @@ def test_budgets_tell_whom_they_protect(rig, node):
     assert budget in rig.cluster.budgets()
 
 
-def test_a_budget_for_whatever_there_is_protects_what_the_server_says(rig, node):
+def test_a_budget_with_an_empty_selector_protects_what_the_server_reports(rig, node):
     """``{}`` selects every pod of the namespace in policy/v1, and none in policy/v1beta1."""
     uid = rig.pod("train", node=node)["metadata"]["uid"]
     rig.budget("all", match={}, min_available=1)

@@ -203,7 +203,7 @@ def test_the_server_reads_the_rules_as_they_are_meant(apiserver, namespace):
 
 @pytest.mark.needs_cluster
 @real.needs_assets
-def test_what_no_rule_names_is_refused(apiserver):
+def test_a_request_outside_the_rules_is_forbidden(apiserver):
     node = apiserver.name("gpu")
     apiserver.node(node)
     apiserver.pod("train", node=node)

@@ -27,12 +27,12 @@ def test_a_token_names_its_account_pod_and_node(rig, pod):
     assert "system:serviceaccounts" in who.groups
 
 
-def test_a_token_for_somebody_else_is_nobodys(rig, pod):
+def test_a_token_for_another_audience_is_not_accepted(rig, pod):
     token = rig.token("agent", audience="vault", pod=pod)
     assert rig.cluster.review_token(token, audiences=[AUDIENCE]) is None
 
 
-def test_a_token_that_nobody_issued(rig):
+def test_an_unissued_token_is_not_accepted(rig):
     assert rig.cluster.review_token(over_http.unused_token(), audiences=[AUDIENCE]) is None
 
 

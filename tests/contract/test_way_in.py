@@ -60,7 +60,7 @@ def test_a_kubeconfig_by_path_or_text(server, tmp_path, as_path, context):
         kubeconfig("https://x", user={"auth-provider": {"name": "gcp"}}),
     ],
 )
-def test_a_kubeconfig_that_is_none_is_refused(text):
+def test_an_invalid_kubeconfig_is_refused(text):
     with pytest.raises(port.RefusedByServer, match="kubeconfig"):
         live.from_kubeconfig(text)
 
@@ -84,7 +84,7 @@ def test_not_in_a_cluster(monkeypatch):
         live.in_cluster()
 
 
-def test_a_plug_in_is_asked_again_when_its_token_expires(server, tmp_path):
+def test_a_credential_plug_in_runs_again_when_its_token_expires(server, tmp_path):
     plugin = tmp_path / "plugin.py"
     plugin.write_text(
         "import json, pathlib\n"
@@ -210,7 +210,7 @@ def test_certificates_in_a_kubeconfig(tls_server, certificates):
     assert live.from_kubeconfig(text).get_node("gpu-1").name == "gpu-1"
 
 
-def test_a_server_that_nobody_vouches_for_gets_nothing(tls_server, certificates):
+def test_a_server_with_an_untrusted_certificate_receives_no_request(tls_server, certificates):
     authority = {"certificate-authority-data": data(certificates["stranger"][0])}
     cluster = live.from_kubeconfig(kubeconfig(tls_server.url, user=tls_user(certificates), **authority))
     with pytest.raises(port.Unavailable) as caught:

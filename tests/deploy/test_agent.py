@@ -67,7 +67,7 @@ def test_the_vendor_can_be_set_without_a_settings_file():
     assert "KCOVER_AGENT_VENDOR" in one("ConfigMap")["data"]
 
 
-def test_what_the_settings_name_is_mounted():
+def test_the_files_of_the_settings_are_mounted():
     settings = config.load(None, environment())
     mounts = {Path(mount["mountPath"]): mount for mount in container()["volumeMounts"]}
     assert {settings.kmsg, settings.spool, settings.token_file.parent} <= set(mounts)
@@ -78,7 +78,7 @@ def test_what_the_settings_name_is_mounted():
     assert {mount["name"] for mount in mounts.values()} == volumes
 
 
-def test_the_token_is_one_that_the_portal_takes():
+def test_the_token_is_accepted_by_the_portal():
     spec = one("DaemonSet")["spec"]["template"]["spec"]
     (token,) = [volume["projected"] for volume in spec["volumes"] if "projected" in volume]
     (source,) = token["sources"]
@@ -104,14 +104,14 @@ def test_the_agent_has_no_rights_in_the_cluster():
     assert set(container()["resources"]) == {"requests", "limits"}
 
 
-def test_everything_is_in_the_portals_namespace_and_labels_match():
+def test_all_objects_are_in_the_portals_namespace_and_labels_match():
     namespaces = {document["metadata"]["name"] for document in RBAC if document["kind"] == "Namespace"}
     assert {manifest["metadata"]["namespace"] for manifest in MANIFESTS} <= namespaces
     spec = one("DaemonSet")["spec"]
     assert spec["selector"]["matchLabels"].items() <= spec["template"]["metadata"]["labels"].items()
 
 
-def test_it_runs_where_nothing_else_may():
+def test_the_daemonset_tolerates_every_taint():
     assert one("DaemonSet")["spec"]["template"]["spec"]["tolerations"] == [{"operator": "Exists"}]
 
 
@@ -120,7 +120,7 @@ def test_the_probe_asks_where_the_agent_answers():
     assert (address["host"], address["port"]) == config.Config(node="gpu-1").listen
 
 
-def test_the_image_holds_what_make_agent_builds():
+def test_the_image_contains_the_built_agent():
     text = (FOLDER / "Dockerfile").read_text()
     assert f"COPY {agent_zip.TARGET.relative_to(ROOT)} {INSTALLED}" in text
     assert json.loads(re.search(r"^ENTRYPOINT (.+)$", text, re.MULTILINE)[1]) == ["python3", INSTALLED]
@@ -149,7 +149,7 @@ def preflight():
     return container, {name: value for name, value in given.items() if not name.startswith("NVIDIA_")}
 
 
-def test_a_job_locks_what_the_agent_locks_and_sees_no_more_of_it():
+def test_a_job_uses_the_lock_of_the_agent_and_sees_no_other_file_of_it():
     """Both know the file by the same folder of the node, and the one with the credential is not that folder."""
     before, given = preflight()
     (mount,), (volume,) = before["volumeMounts"], PREFLIGHT["volumes"]
@@ -166,7 +166,7 @@ def test_a_job_locks_what_the_agent_locks_and_sees_no_more_of_it():
     assert unit()["Service"]["RuntimeDirectoryPreserve"] == "yes"
 
 
-def test_a_check_by_hand_locks_what_the_agent_beside_it_does(tmp_path):
+def test_a_manual_check_uses_the_lock_of_the_agent(tmp_path):
     """The unit's settings are not in a shell's environment."""
     plain = config.load(None, {"KCOVER_AGENT_SPOOL": str(tmp_path / "spool")})
     assert setup.check_lock(plain, shared=tmp_path) == HostLock(path=tmp_path / "checks.lock", shared=True)
@@ -176,7 +176,7 @@ def test_a_check_by_hand_locks_what_the_agent_beside_it_does(tmp_path):
     assert setup.check_lock(given, shared=tmp_path) == HostLock(path=Path("/other/lock"), shared=True)
 
 
-def test_a_job_runs_checks_that_there_are_on_the_gpus_that_it_is_given():
+def test_a_job_runs_known_checks_on_its_own_gpus():
     before, given = preflight()
     verb, names = before["args"]
     assert (verb, set(given) <= VARIABLES) == ("check", True)
@@ -258,7 +258,7 @@ def run(archive, *arguments, environ=None):
     )
 
 
-def test_one_file_says_its_version(archive):
+def test_one_file_prints_its_version(archive):
     ended = run(archive, "--version")
     assert (ended.returncode, ended.stdout.strip(), ended.stderr) == (0, VERSION, "")
 
@@ -270,7 +270,7 @@ def test_one_file_scans_a_log(archive, tmp_path):
     assert (ended.returncode, json.loads(ended.stdout)["code"]) == (0, 79)
 
 
-def test_one_file_reads_yaml_and_refuses_what_it_cannot_use(archive, tmp_path):
+def test_one_file_reads_yaml_and_refuses_invalid_settings(archive, tmp_path):
     settings = tmp_path / "agent.yaml"
     settings.write_text("url: gopher://portal\n")
     ended = run(archive, "--config", str(settings))
@@ -278,7 +278,7 @@ def test_one_file_reads_yaml_and_refuses_what_it_cannot_use(archive, tmp_path):
     assert "url='gopher://portal': must be" in ended.stderr
 
 
-def test_one_file_measures_by_a_child_of_its_own(archive, tmp_path):
+def test_one_file_measures_in_a_child_process(archive, tmp_path):
     driver = shim.Driver(shim.build(tmp_path), tmp_path)
     ended = run(archive, "check", "remapped,pciebw", environ=driver.environ | {"NODE_NAME": "gpu-1"})
     assert [json.loads(line)["status"] for line in ended.stdout.splitlines()] == ["pass"] * 4, ended.stderr

@@ -23,7 +23,7 @@ ADMISSION = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}  #
 each_whole = pytest.mark.parametrize("values", WHOLES.values(), ids=WHOLES)
 
 
-def test_the_files_in_deploy_are_what_the_chart_renders() -> None:
+def test_the_files_in_deploy_equal_the_rendered_chart() -> None:
     assert tool.SCHEMA.read_text() == tool.schema(), "run `make manifests`"
     for path, text in tool.manifests():
         assert path.read_text() == text, f"{path}: run `make manifests`"
@@ -111,7 +111,7 @@ def settings_of(values: chart.Manifest, folder: Path) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("values", [LEAST, TRIAL, EVERYTHING, NOTHING], ids=["least", "trial", "everything", "nothing"])
-def test_the_portal_understands_its_settings_and_starts_in_shadow_mode(values, tmp_path) -> None:
+def test_the_portal_reads_its_settings_and_starts_in_shadow_mode(values, tmp_path) -> None:
     read = settings_of(values, tmp_path)
     assert read["KCOVER_MODE"] == "shadow"
     host = urlsplit(str(read["KCOVER_PUBLIC_URL"])).hostname
@@ -212,7 +212,7 @@ def test_nodes_without_gpus_are_preferred_or_required(placement, rule) -> None:
 
 
 @each_whole
-def test_what_is_mounted_and_bound_is_there(values) -> None:
+def test_mounted_volumes_and_bound_accounts_exist(values) -> None:
     manifests = render(values)
     accounts = set(of_kind(manifests, "ServiceAccount"))
     for pod in pods(manifests).values():

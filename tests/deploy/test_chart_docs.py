@@ -89,7 +89,7 @@ def paths(values: dict[str, Any], before: str = "") -> list[str]:
     return found
 
 
-def test_the_commands_for_kubectl_name_what_the_chart_creates() -> None:
+def test_the_kubectl_commands_name_objects_of_the_chart() -> None:
     made = {f"{one['kind'].lower()}/{one['metadata']['name']}" for one in render(LEAST)}
     named = re.findall(r"exec (?:-it )?deploy/(\S+)", INSTALL.read_text(encoding="utf-8"))
     assert {f"deployment/{name}" for name in named} <= made

@@ -49,14 +49,14 @@ def test_a_trial_needs_no_ingress_and_its_agents_reach_live() -> None:
     assert config.load(None, agent).cluster == "prod"
 
 
-def test_notes_say_what_to_type_next() -> None:
+def test_notes_show_the_next_commands() -> None:
     notes = chart.texts(TRIAL, name="t", namespace="gpu")["NOTES.txt"]
     assert "kubectl -n gpu port-forward service/t-live 8000:8000" in notes
     assert "kubectl -n gpu get secret t-portal -o jsonpath='{.data.admin_password}'" in notes
     assert "gpu/t-agent" in chart.texts(AGENT_ONLY, name="t", namespace="gpu")["NOTES.txt"]
 
 
-def test_the_setup_job_gives_the_command_what_it_asks_for() -> None:
+def test_the_setup_job_passes_the_arguments_of_the_command() -> None:
     manifests = render(TRIAL | {"namespaces": {"jobs": {"name": "other-jobs"}}})
     [container] = of_kind(manifests, "Job")["kcover-setup"]["spec"]["template"]["spec"]["containers"]
     *_, manage, verb = container["command"][:3]

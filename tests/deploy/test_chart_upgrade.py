@@ -51,7 +51,7 @@ def test_an_upgrade_keeps_every_secret_of_a_trial(cluster) -> None:
     assert secret(cluster, TRIAL | {"host": "gpu.example.com", "ingress": {"enabled": False}})["data"] == first["data"]
 
 
-def test_a_file_that_somebody_added_stays_and_a_missing_one_is_made(cluster) -> None:
+def test_added_keys_of_a_secret_stay_and_missing_keys_are_created(cluster) -> None:
     first = secret(cluster, TRIAL)
     kept = {name: text for name, text in first["data"].items() if name != "encryption_key"} | {"mail_url": "c210cA=="}
     exists(cluster, first | {"data": kept})

@@ -9,7 +9,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "crds"
 FILES = {path.name: documents(path)[0] for path in FOLDER.iterdir()}
 
 
-def test_there_is_one_for_each_kind_that_the_portal_reads() -> None:
+def test_each_policy_kind_has_a_custom_resource_definition() -> None:
     assert set(FILES) == {f"{kind.plural}.{kind.group}.yaml" for kind in port.POLICY_KINDS}
     for kind in port.POLICY_KINDS:
         made = FILES[f"{kind.plural}.{kind.group}.yaml"]

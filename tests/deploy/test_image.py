@@ -80,7 +80,7 @@ def test_without_docker_the_same_steps_run_on_debians_python():
 
 
 @pytest.mark.parametrize("file", DOCKERFILES, ids=lambda file: file.parent.name)
-def test_what_is_copied_is_not_ignored(file):
+def test_copied_files_are_not_ignored_by_docker(file):
     first, *lines = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if not line.startswith("#")]
     assert first == "*"
     taken = [Path(line.removeprefix("!")) for line in lines if line.startswith("!")]
@@ -91,7 +91,7 @@ def test_what_is_copied_is_not_ignored(file):
         assert all((ROOT / source).exists() for source, _ in copies(file))
 
 
-def test_the_image_holds_what_the_portal_needs(tmp_path):
+def test_the_image_contains_the_files_of_the_portal(tmp_path):
     image, elsewhere = tmp_path / "image", tmp_path / "elsewhere"
     image.mkdir()
     elsewhere.mkdir()

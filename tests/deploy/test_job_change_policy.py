@@ -44,7 +44,7 @@ KUBEFLOW = [kind for kind in KINDS if port.WORKLOADS[kind].replicas]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_the_portal_changes_is_admitted(kind: str) -> None:
+def test_changes_of_the_portal_are_admitted(kind: str) -> None:
     known, old = port.WORKLOADS[kind], made(kind)
     assert denials(old, patches.merge(old, {"metadata": {"labels": {NEEDS_RECOVERY: None}}})) == []
     assert denials(old, copy.deepcopy(old)) == []
@@ -141,7 +141,7 @@ OF_KUBEFLOW: list[Change] = [
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_nothing_else_is_admitted(kind: str) -> None:
+def test_other_changes_are_denied(kind: str) -> None:
     old = made(kind)
     for number, change in enumerate((*OF_EVERY_KIND, *(OF_KUBEFLOW if kind in KUBEFLOW else ()))):
         new = copy.deepcopy(old)
@@ -162,7 +162,7 @@ def test_no_job_is_resumed(kind: str) -> None:
     assert denials(suspended, resumed)
 
 
-def test_an_affinity_loses_nothing() -> None:
+def test_a_change_that_loses_an_affinity_is_denied() -> None:
     old = made("PyTorchJob")
     template(old)["spec"]["affinity"] = {"podAntiAffinity": {"x": 1}, "nodeAffinity": {}}
     for change in (
@@ -186,7 +186,7 @@ def test_every_validation_is_needed() -> None:
     assert found == POLICY.messages
 
 
-def test_it_covers_every_kind_and_denies() -> None:
+def test_the_policy_covers_every_kind_and_denies() -> None:
     asked = {(group, resource) for rule in rules() for group in rule["apiGroups"] for resource in rule["resources"]}
     assert asked == {(known.group, known.plural) for known in values.WORKLOADS.values()}
     assert {tuple(rule["operations"]) for rule in rules()} == {("UPDATE",)}
@@ -225,7 +225,7 @@ def test_the_accounts_are_those_of_the_release() -> None:
         assert is_about(policy["spec"], user)
 
 
-def test_it_can_be_switched_off() -> None:
+def test_the_policy_can_be_switched_off() -> None:
     features = {**chart.EVERYTHING["features"], "jobChangePolicy": False}
     rendered = chart.render(chart.EVERYTHING | {"features": features})
     assert not [one for one in rendered if one["metadata"]["name"].endswith("job-change")]

@@ -107,7 +107,7 @@ CHANGES: list[Callable[[Object], object]] = [
 ]
 
 
-def test_nothing_else_is_admitted_and_every_validation_is_needed() -> None:
+def test_other_changes_are_denied_and_every_validation_is_needed() -> None:
     found: set[str] = set()
     for number, one in enumerate(CHANGES):
         old = made()
@@ -158,7 +158,7 @@ def test_the_accounts_that_may_change_nodes_are_bound(name: str, is_bound: bool)
     assert not POLICY.is_about(f"system:serviceaccount:other:kcover-{name}")
 
 
-def test_it_denies_and_can_be_switched_off() -> None:
+def test_the_policy_denies_and_can_be_switched_off() -> None:
     assert POLICY.binding["spec"] == {"policyName": POLICY.policy["metadata"]["name"], "validationActions": ["Deny"]}
     features = {**chart.EVERYTHING["features"], "nodeChangePolicy": False}
     rendered = chart.render(chart.EVERYTHING | {"features": features})

@@ -123,7 +123,7 @@ def test_any_other_job_is_denied(jobs: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.parametrize("role", kube_names.CONTROL_PLANE_ROLES)
-def test_a_node_of_the_control_plane_is_tested_only_where_the_chart_says_so(role: str) -> None:
+def test_a_control_plane_node_is_tested_only_where_the_chart_allows_it(role: str) -> None:
     first, second = made({role: ""})
     assert [len(denials(first)), denials(second)] == [1, []]
     values = {"features": {"pairTestsOnControlPlanes": True}}
@@ -132,7 +132,7 @@ def test_a_node_of_the_control_plane_is_tested_only_where_the_chart_says_so(role
     assert AdmissionPolicy(policy, binding).denials(None, first) == []
 
 
-def test_it_is_about_the_namespace_of_the_settings_and_denies() -> None:
+def test_the_policy_covers_the_namespace_of_the_settings_and_denies() -> None:
     namespace = Cluster._meta.get_field("nccl_namespace").default
     assert POLICY.spec["matchConstraints"]["namespaceSelector"]["matchLabels"] == {
         "kubernetes.io/metadata.name": namespace

@@ -61,7 +61,7 @@ def test_the_settings_are_the_portals_and_are_understood(tmp_path):
     assert only(one for one in AGENT if one["kind"] == "ConfigMap")["data"]["KCOVER_AGENT_URL"] == host.geturl()
 
 
-def test_a_service_of_the_namespace_is_not_taken_for_a_setting():
+def test_the_address_of_a_service_is_not_read_as_a_setting():
     with pytest.raises(env.SettingsInvalid, match="KCOVER_WEB_SERVICE_HOST is not a portal setting"):
         env.read({"KCOVER_WEB_SERVICE_HOST": "10.0.0.1"})
     assert [pod["enableServiceLinks"] for pod in PODS.values()] == [False] * len(PODS)
@@ -81,7 +81,7 @@ def test_the_documentation_makes_the_secret_that_is_mounted():
 
 
 @each_pod
-def test_what_is_mounted_is_there_and_nothing_but_tmp_is_writable(pod):
+def test_mounted_files_exist_and_only_tmp_is_writable(pod):
     folders = {str(Path(path).parent) for name, path in SETTINGS.items() if name.endswith("_FILE")}
     for container in all_containers(pod):
         assert container["envFrom"] == [{"configMapRef": {"name": only(of_kind("ConfigMap"))["metadata"]["name"]}}]
@@ -96,7 +96,7 @@ def test_what_is_mounted_is_there_and_nothing_but_tmp_is_writable(pod):
 
 
 @pytest.mark.parametrize("name", SERVED)
-def test_a_pod_runs_what_serve_runs(name):
+def test_a_pod_runs_the_command_of_serve(name):
     (python, *ours), (_, *theirs) = only(PODS[name]["containers"])["command"], SERVED[name]
     ours, words = options(ours)
     theirs, expected = options(theirs)
@@ -106,7 +106,7 @@ def test_a_pod_runs_what_serve_runs(name):
     assert ours == theirs | OWN.get(name, {})
 
 
-def test_there_is_a_pod_for_each_process_and_one_beat():
+def test_each_process_has_a_deployment_and_beat_has_one_replica():
     assert set(DEPLOYMENTS) == set(SERVED)
     assert DEPLOYMENTS["beat"]["replicas"] == 1
     assert DEPLOYMENTS["beat"]["strategy"] == {"type": "Recreate"}
@@ -114,7 +114,7 @@ def test_there_is_a_pod_for_each_process_and_one_beat():
 
 
 @each_pod
-def test_what_starts_migrates_first(pod):
+def test_each_pod_migrates_before_it_starts(pod):
     first, process = only(pod["initContainers"]), only(pod["containers"])
     assert first["command"] == ["python", "manage.py", "migrate", "--no-input"]
     assert first["image"] == process["image"] == f"registry.example.com/kcover-portal:{VERSION}"
@@ -136,7 +136,7 @@ def test_no_pod_may_more_than_it_needs(pod):
         assert set(container["resources"]["limits"]) == {"memory"}  # a process that is held back misses its leases
 
 
-def test_what_is_applied_is_in_the_portals_namespace():
+def test_applied_objects_are_in_the_portals_namespace():
     account = next(one for one in RBAC if one["kind"] == "ServiceAccount")["metadata"]
     places = {one["metadata"].get("namespace", account["namespace"]) for one in MANIFESTS}
     assert places - {"kce-rescue-system", "default", "kcover-jobs", "kcover-preflight"} == {

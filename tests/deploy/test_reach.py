@@ -87,7 +87,7 @@ PATHS = [
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_live_gets_just_what_it_answers_by_itself(path, monkeypatch):
+async def test_live_receives_only_the_paths_that_it_serves(path, monkeypatch):
     asked = []
 
     async def agents(_scope, _receive, _send):
@@ -106,14 +106,14 @@ def test_sockets_go_to_live():
     assert {routed(f"/{socket.pattern}") for socket in routing.websocket_urlpatterns} == {"kcover-live"}
 
 
-def test_the_ingress_names_services_and_ports_that_there_are():
+def test_the_ingress_names_existing_services_and_ports():
     services = {one["metadata"]["name"]: only(one["spec"]["ports"])["name"] for one in of_kind("Service")}
     for rule in only(INGRESS["spec"]["rules"])["http"]["paths"]:
         backend = rule["backend"]["service"]
         assert backend["port"]["name"] == services[backend["name"]]
 
 
-def test_the_ingress_waits_for_who_is_silent_and_takes_what_the_portal_takes():
+def test_the_ingress_allows_the_portals_longest_wait_and_largest_body():
     said = {name.rpartition("/")[2]: value for name, value in INGRESS["metadata"]["annotations"].items()}
     assert int(said["proxy-read-timeout"]) > 2 * max(door.MAX_WAIT_SECONDS, responses.KEEPALIVE_SECONDS)
     assert said["proxy-body-size"] == f"{request_limits.MAX_BODY // 1024**2}m"

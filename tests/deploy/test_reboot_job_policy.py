@@ -103,7 +103,7 @@ def test_every_validation_is_needed(job) -> None:
     assert found == POLICY.messages
 
 
-def test_it_is_about_the_image_and_the_namespace_of_the_settings_and_denies() -> None:
+def test_the_policy_covers_the_image_and_namespace_of_the_settings_and_denies() -> None:
     image, namespace = (Cluster._meta.get_field(name).default for name in ("job_image", "job_namespace"))
     assert cel.evaluate(POLICY.spec["variables"][0]["expression"], {}) == image
     assert POLICY.spec["matchConstraints"]["namespaceSelector"]["matchLabels"] == {

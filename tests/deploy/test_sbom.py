@@ -20,7 +20,7 @@ def bill():
     return sbom.bill("libc6 2.36-9+deb12u13 amd64\n")
 
 
-def test_it_lists_every_package_with_its_hashes_and_licences(bill):
+def test_the_bill_lists_every_package_with_hashes_and_licences(bill):
     known = {one["purl"]: one for one in bill["components"]}
     expected = {f"pkg:pypi/{name}@{version}": name for name, version in pins("requirements-extras.lock").items()}
     scripts = json.loads(sbom.VENDORED.read_text())["packages"]
@@ -52,7 +52,7 @@ def test_each_package_is_reached_from_the_portal(bill):
     assert reached == edges.keys()
 
 
-def test_it_obeys_the_schema_and_has_no_time_and_no_serial_number(bill):
+def test_the_bill_obeys_the_schema_and_has_no_time_and_no_serial_number(bill):
     assert "serialNumber" not in bill
     assert "timestamp" not in bill["metadata"]
     short = copy.deepcopy(bill)

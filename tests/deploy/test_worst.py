@@ -108,7 +108,7 @@ def test_every_account_is_written_down(everything: list[dict[str, Any]]) -> None
     assert not rights("kcover-agent", everything)
 
 
-def test_a_right_too_many_would_be_found(everything: list[dict[str, Any]]) -> None:
+def test_an_excessive_right_is_found(everything: list[dict[str, Any]]) -> None:
     for group, resource, verb in (("apps", "statefulsets", "patch"), ("", "secrets", "get"), ("*", "*", "*")):
         more = {"apiGroups": [group], "resources": [resource], "verbs": [verb]}
         changed = copy.deepcopy(everything)

@@ -54,7 +54,7 @@ def at_once(acts: Sequence[Callable[[], object]]) -> list[object]:
         return list(pool.map(run, acts))
 
 
-def test_inv_02_one_batch_delivered_by_many_at_once_counts_once(make: Callable[..., World]) -> None:
+def test_inv_02_one_batch_delivered_concurrently_counts_once(make: Callable[..., World]) -> None:
     world = make(CORDON)
     batch = "0d9b6c1e-3a55-4c0e-9d3f-5f2b8f0c7a11"
     fault = Fault(kind="xid", code=62, pci="0000:4e:00", source="kmsg", sequence=7)
@@ -64,7 +64,7 @@ def test_inv_02_one_batch_delivered_by_many_at_once_counts_once(make: Callable[.
     assert Incident.objects.get().count == 1
 
 
-def test_inv_08_many_faults_judged_at_once_open_one_rescue(make: Callable[..., World]) -> None:
+def test_inv_08_concurrent_decisions_open_one_rescue(make: Callable[..., World]) -> None:
     world = make(HEAL)
     for slot in range(TOGETHER):
         world.fault(62, pci=f"0000:{slot:02x}:00")
@@ -74,7 +74,7 @@ def test_inv_08_many_faults_judged_at_once_open_one_rescue(make: Callable[..., W
     assert Decision.objects.filter(answer="hold").count() == TOGETHER - 1
 
 
-def test_inv_08_many_workers_on_one_rescue_are_one_at_work(make: Callable[..., World]) -> None:
+def test_inv_08_one_worker_at_a_time_works_on_a_rescue(make: Callable[..., World]) -> None:
     world = make(HEAL)
     world.kube.add_pod("default", "train-0", node=NODE, labels={"app": "train"})
     world.fault(62)
@@ -101,7 +101,7 @@ def test_inv_29_simultaneous_faults_isolate_no_more_than_the_limit(
     assert Decision.objects.filter(answer="hold").count() == TOGETHER - isolated
 
 
-def test_inv_45_approvers_who_click_at_once_cause_one_execution(make: Callable[..., World]) -> None:
+def test_inv_45_concurrent_approvals_cause_one_execution(make: Callable[..., World]) -> None:
     world = make(
         HEAL.replace("rescue.ksyun.com", "kcover.io").replace("priority: 10", "priority: 10\n      mode: approve")
     )

@@ -86,7 +86,7 @@ def test_inv_55_a_late_report_after_the_rescue_stays_with_the_closed_incident(ma
     assert Incident.objects.get().occurrences.exclude(late_seconds=None).count() == 2
 
 
-def test_inv_55_a_fault_that_nobody_knew_is_kept_and_starts_nothing(make) -> None:
+def test_inv_55_a_fault_from_before_an_unseen_reboot_is_kept_and_starts_no_rescue(make) -> None:
     world = make(OTHER_RULES)
     world.now += 3600 * SECOND
     world.kube.reboot(NODE)
@@ -101,7 +101,7 @@ def test_inv_55_a_fault_that_nobody_knew_is_kept_and_starts_nothing(make) -> Non
     assert not world.kube.get_node(NODE).unschedulable
 
 
-def test_inv_55_what_is_told_late_is_no_repeat(make) -> None:
+def test_inv_55_a_late_report_does_not_count_as_a_repeat(make) -> None:
     """The rule wants two faults within an hour: the late ones are the one that was there before the reboot."""
     world = make(OTHER_RULES)
     broken = world.now
@@ -165,7 +165,7 @@ def standing(world: World) -> datetime:
     return shown.since
 
 
-def test_inv_55_a_state_in_doubt_that_stands_is_of_the_present_boot(make) -> None:
+def test_inv_55_a_standing_state_in_doubt_belongs_to_the_present_boot(make) -> None:
     world = make()
     since = standing(world)
     world.report()
@@ -181,7 +181,7 @@ def test_inv_55_a_state_in_doubt_that_stands_is_of_the_present_boot(make) -> Non
     assert world.rescue().steps.filter(round=2).exists()
 
 
-def test_inv_55_a_state_in_doubt_that_ends_was_of_the_boot_before(make) -> None:
+def test_inv_55_a_state_in_doubt_that_ends_belongs_to_the_boot_before(make) -> None:
     world = make()
     standing(world)
     world.pass_time(40)
@@ -198,7 +198,7 @@ def test_inv_55_a_state_in_doubt_that_ends_was_of_the_boot_before(make) -> None:
     assert not Incident.objects.filter(state="open").exists()
 
 
-def test_inv_55_a_state_in_doubt_that_is_told_after_the_rescue_is_not_told_away(make) -> None:
+def test_inv_55_a_state_in_doubt_reported_after_the_rescue_stays_open(make) -> None:
     world = make()
     rebooted(world)
     [shown] = boots.boots_of(world.node()).boots[:1]
@@ -214,7 +214,7 @@ def test_inv_55_a_state_in_doubt_that_is_told_after_the_rescue_is_not_told_away(
     assert Incident.objects.get(state="open").boot_id == world.node().boot_id
 
 
-def test_inv_55_a_fault_of_the_new_boot_is_no_part_of_what_the_reboot_repaired(make) -> None:
+def test_inv_55_a_fault_of_the_new_boot_is_not_closed_with_the_repaired_one(make) -> None:
     """It happened after the boot was shown, and before the step that waits for the node had ended."""
     world = make()
     rebooted(world)
@@ -227,7 +227,7 @@ def test_inv_55_a_fault_of_the_new_boot_is_no_part_of_what_the_reboot_repaired(m
 
 
 @pytest.mark.parametrize(("seconds", "opened"), [(-1, 0), (100, 1)])
-def test_inv_55_where_nothing_was_repaired_only_an_own_time_tells_a_report_away(make, seconds, opened) -> None:
+def test_inv_55_without_a_repair_only_an_own_time_makes_a_report_late(make, seconds, opened) -> None:
     world = make()
     world.fault(62)
     row = Incident.objects.get()
@@ -251,9 +251,7 @@ CLOSED = (
 
 @pytest.mark.parametrize("because", CLOSED, ids=lambda because: because.code)
 @pytest.mark.parametrize(("seconds", "opened"), [(-10, 0), (10, 1)])
-def test_inv_55_a_last_xid_without_a_time_is_the_one_that_happened_between_two_readings(
-    make, seconds, opened, because
-) -> None:
+def test_inv_55_a_last_xid_without_a_time_belongs_between_two_readings(make, seconds, opened, because) -> None:
     """Nothing was repaired, and the incident is closed when the source is read again."""
     world = make()
     world.fault(62)
@@ -265,7 +263,7 @@ def test_inv_55_a_last_xid_without_a_time_is_the_one_that_happened_between_two_r
     assert Incident.objects.filter(state="open").count() == opened
 
 
-def test_inv_55_a_line_that_is_told_after_a_person_took_the_node_back_is_not_new(make) -> None:
+def test_inv_55_a_late_line_after_a_person_released_the_node_is_not_a_new_fault(make) -> None:
     world = make()
     world.fault(62)
     row = Incident.objects.get()
@@ -281,7 +279,7 @@ def test_inv_55_a_line_that_is_told_after_a_person_took_the_node_back_is_not_new
     assert Incident.objects.filter(state="open").count() == 1
 
 
-def test_inv_15_a_fault_of_the_time_when_nobody_looked_waits_for_a_person(make) -> None:
+def test_inv_15_a_fault_from_the_time_of_an_outage_waits_for_a_person(make) -> None:
     """A person reboots the node while the portal is away; a source tells afterwards what happened meanwhile."""
     world = make()
     world.report()

@@ -80,7 +80,7 @@ def test_inv_12_a_message_about_a_closed_rescue_is_a_no_op(world: World, end: Ca
     assert record(world) == before
 
 
-def test_inv_12_an_agents_late_word_about_a_closed_rescue_is_kept_and_changes_nothing(world: World) -> None:
+def test_inv_12_an_agents_late_result_of_a_closed_rescue_is_kept_and_changes_nothing(world: World) -> None:
     Cluster.objects.update(reboot="agent")
     world.fault(62)
     cancelled(world)

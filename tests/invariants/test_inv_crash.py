@@ -153,19 +153,19 @@ def die_in_memory(part: int) -> tuple[int, list[str]]:
 
 
 @pytest.mark.parametrize("part", parts(in_memory=False))
-def test_inv_13_a_worker_that_dies_at_any_boundary_changes_nothing_in_the_end(part: int) -> None:
+def test_inv_13_a_worker_that_dies_at_any_boundary_does_not_change_the_outcome(part: int) -> None:
     die_everywhere(part)
 
 
 @pytest.mark.parametrize("part", parts(in_memory=True))
-def test_inv_13_a_worker_that_dies_in_memory_changes_nothing_in_the_end(soak_process: Pool, part: int) -> None:
+def test_inv_13_a_worker_that_dies_in_memory_does_not_change_the_outcome(soak_process: Pool, part: int) -> None:
     """The other boundaries."""
     boundaries, failures = soak_process.apply(die_in_memory, (part,))
     assert failures == []
     assert boundaries > 50
 
 
-def test_inv_14_everything_delivered_twice_and_in_vain_repeats_nothing(world: World) -> None:
+def test_inv_14_repeated_and_lost_messages_repeat_no_call(world: World) -> None:
     """The broker delivers each message again, to a worker that finds the work done; and forgets every later one."""
     world.kube.add_pod("default", "train-0", node=NODE, labels={"app": "train"})
     world.fault(62)

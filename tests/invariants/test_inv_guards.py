@@ -84,7 +84,7 @@ def test_inv_30_a_percentage_is_of_the_eligible_nodes(make: Any, how: str, limit
     assert {one.facts["counts"]["eligible"] for one in held} == {3}
 
 
-def test_inv_30_in_a_scope_of_its_own_a_percentage_is_of_that_scope(make: Any) -> None:
+def test_inv_30_a_percentage_by_pool_is_counted_over_that_pool(make: Any) -> None:
     world = make(nodes=6, budget={"limit": "50%", "by": "pool"})
     for number in range(1, 7):
         world.kube.label_node(f"gpu-{number}", {"pool": "a" if number < 3 else "b"})
@@ -95,7 +95,7 @@ def test_inv_30_in_a_scope_of_its_own_a_percentage_is_of_that_scope(make: Any) -
     assert isolated(world) == ["gpu-1"]
 
 
-def test_inv_30_counting_over_nobody_breaks_nothing_and_lets_nothing_pass(make: Any) -> None:
+def test_inv_30_guards_hold_back_when_no_node_is_eligible(make: Any) -> None:
     world = make(BUDGET, nodes=1, **PERCENTAGES, floor={"percent": 50})
     hurt(world, 1)
     lose_gpus(world, NODE)
@@ -115,7 +115,7 @@ def test_inv_30_counting_over_nobody_breaks_nothing_and_lets_nothing_pass(make: 
 
 
 @pytest.mark.parametrize("step", ["drain", "reboot"])
-def test_inv_30_a_rescue_under_way_takes_nothing_away_while_nobody_is_eligible(make: Any, step: str) -> None:
+def test_inv_30_a_running_rescue_takes_no_work_away_while_no_node_is_eligible(make: Any, step: str) -> None:
     world = make(HEAL if step == "drain" else WAITS, nodes=1, **PERCENTAGES)
     if step == "drain":
         world.kube.add_pod("default", "train-0", node=NODE, labels={"app": "train"})
@@ -167,7 +167,7 @@ def maintain(world: World, selection: dict[str, Any]) -> Maintenance:
 
 @pytest.mark.parametrize("step", ["drain", "reboot"])
 @pytest.mark.parametrize("selection", SELECTIONS, ids=str)
-def test_inv_37_a_node_inside_a_window_of_any_scope_is_neither_drained_nor_rebooted(
+def test_inv_37_a_node_in_a_maintenance_window_is_neither_drained_nor_rebooted(
     make: Any, selection: dict[str, Any], step: str
 ) -> None:
     world = make(HEAL, nodes=3)
@@ -267,7 +267,7 @@ BACK = {"healed": healed, "uncordon": asked_back("uncordon"), "release": asked_b
 
 
 @pytest.mark.parametrize("how", BACK)
-def test_inv_31_a_node_comes_back_whatever_is_tripped(make: Any, how: str) -> None:
+def test_inv_31_an_uncordon_passes_every_tripped_guard(make: Any, how: str) -> None:
     world = make(HEAL, nodes=8)
     hurt(world, 1)
     world.until_reboot_is_asked()
@@ -284,7 +284,7 @@ def test_inv_31_a_node_comes_back_whatever_is_tripped(make: Any, how: str) -> No
     assert ledger.verify("c1").intact
 
 
-def test_inv_31_what_is_tripped_stops_no_record(make: Any) -> None:
+def test_inv_31_tripped_guards_do_not_stop_recording(make: Any) -> None:
     """Faults are taken in, judged and closed as ever."""
     world = make(HEAL, nodes=8)
     hurt(world, 1)

@@ -70,7 +70,7 @@ def test_inv_01_a_storm_of_one_line_keeps_a_bounded_number_of_rows(world: World)
 
 
 @pytest.mark.parametrize("skew", [-86_400, 86_400])
-def test_inv_03_order_and_clocks_of_agents_change_nothing(skew: int, db: None) -> None:
+def test_inv_03_order_and_clocks_of_agents_do_not_change_the_outcome(skew: int, db: None) -> None:
     seen = [xid(62), xid(62), xid(48, OTHER_PCI), xid(64), xid(13)]
     ends = set()
     for order in random.Random(1).sample(list(itertools.permutations(range(len(seen)))), 6):
@@ -184,7 +184,7 @@ def test_inv_07_the_incident_of_a_gpu_that_was_replaced_can_be_closed(world: Wor
 
 
 @pytest.mark.parametrize("days", [0, 3, 40])
-def test_inv_15_after_an_outage_what_is_true_is_acted_on_and_what_is_over_is_not(days: int, db: None) -> None:
+def test_inv_15_after_an_outage_current_faults_are_acted_on_and_ended_ones_are_not(days: int, db: None) -> None:
     world = World(policy=CORDON, nodes=2)
     world.fault(62)
     world.fault(62, node="gpu-2")
@@ -202,7 +202,7 @@ def test_inv_15_after_an_outage_what_is_true_is_acted_on_and_what_is_over_is_not
     world.uninstall()
 
 
-def test_inv_15_what_came_while_the_portal_was_away_comes_once(world: World) -> None:
+def test_inv_15_a_report_that_is_sent_again_after_an_outage_counts_once(world: World) -> None:
     """The agent's spool: the first try was taken in, its answer lost, and it comes again an outage later."""
     batch = "0d9b6c1e-3a55-4c0e-9d3f-5f2b8f0c7a11"
     world.report(xid(62, sequence=7), batch=batch)
@@ -230,7 +230,7 @@ def test_inv_17_an_attempt_is_reserved_before_the_call_and_a_crash_leaves_it_cou
     assert situation.node.recent_rescues == 1
 
 
-def test_inv_17_marks_that_cannot_be_read_are_not_taken_for_none(world: World) -> None:
+def test_inv_17_unreadable_marks_stop_the_rescue(world: World) -> None:
     """A node whose mark nobody understands counts as taken back by hand: the rescue stops, nothing is evicted."""
     world.kube.add_pod("default", "train-0", node=NODE, labels={"app": "train"})
     world.kube.add_budget("default", "keep", match={"app": "train"})
@@ -243,7 +243,7 @@ def test_inv_17_marks_that_cannot_be_read_are_not_taken_for_none(world: World) -
     assert len(world.kube.called("evict")) == asked
 
 
-def test_inv_23_what_a_node_shows_follows_its_active_faults(db: None) -> None:
+def test_inv_23_the_marks_of_a_node_follow_its_active_faults(db: None) -> None:
     """One of two faults recovers: the node stays out; both have: nothing of the portal is left on it."""
     world = World(policy=BOTH)
     world.fault(79)

@@ -103,14 +103,14 @@ def test_inv_55_an_alert_that_begins_after_a_reset_is_decided_if_it_stands(make,
     assert (new.state, new.decided_at is None) == (("closed", True) if ends else ("open", False))
 
 
-def test_inv_55_an_alert_from_before_a_reset_opens_nothing(make) -> None:
+def test_inv_55_an_alert_from_before_a_reset_opens_no_incident(make) -> None:
     world = reset(make)
     tell(world, world.now - 120 * SECOND, **STATE)
     assert not Incident.objects.filter(state="open").exists()
 
 
 @pytest.mark.parametrize(("hours", "acted"), [((1, 6), False), ((5.5, 6), True)])
-def test_inv_55_what_a_source_catches_up_with_counts_by_its_own_times(make, hours, acted) -> None:
+def test_inv_55_late_reports_of_a_source_count_at_their_own_times(make, hours, acted) -> None:
     """The rule wants two faults within an hour. The source was away for six hours, in one boot."""
     world = make(OTHER_RULES)
     world.report()

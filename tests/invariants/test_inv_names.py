@@ -64,7 +64,7 @@ def by(name: str, pci: str = PCI) -> Device:
     return gpu_names.device(pci, 1, name, random.Random(1))
 
 
-def test_inv_06_a_gpu_is_one_incident_by_whichever_name_it_is_told(described: World) -> None:
+def test_inv_06_a_gpu_is_one_incident_under_each_of_its_names(described: World) -> None:
     for name in ("number", "uuid", "slot", "all"):
         tell(described, by(name))
         tell(described, by(name, gpu_names.PCI[1]))
@@ -82,7 +82,7 @@ def test_inv_04_an_all_clear_by_any_name_ends_the_fault_of_its_gpu_only(describe
     assert Incident.objects.get(state="open").device == gpu_names.PCI[1]
 
 
-def test_inv_04_an_all_clear_ends_no_fault_that_another_source_told_too(described: World) -> None:
+def test_inv_04_an_all_clear_does_not_end_a_fault_that_another_source_reported(described: World) -> None:
     for witness in ("nvsentinel", "another"):
         tell(described, by("slot"), witness=witness)
     over = incidents.PassedCheck(node=NODE, **CHECK, device=NONE, at=described.now)

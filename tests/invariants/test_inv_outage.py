@@ -53,7 +53,7 @@ def before_its_drain(world: World) -> None:
 
 
 @AWAY
-def test_inv_15_after_an_outage_a_rescue_goes_on_with_what_is_still_true(world: World, away: timedelta) -> None:
+def test_inv_15_after_an_outage_a_rescue_with_a_current_fault_continues(world: World, away: timedelta) -> None:
     before_its_drain(world)
     world.now += away
     world.until_reboot_is_asked()
@@ -63,7 +63,9 @@ def test_inv_15_after_an_outage_a_rescue_goes_on_with_what_is_still_true(world: 
 
 
 @AWAY
-def test_inv_15_after_an_outage_a_rescue_takes_nothing_away_for_what_is_over(world: World, away: timedelta) -> None:
+def test_inv_15_after_an_outage_a_rescue_without_a_current_fault_takes_no_work_away(
+    world: World, away: timedelta
+) -> None:
     before_its_drain(world)
     world.now += away
     over(world)
@@ -75,7 +77,7 @@ def test_inv_15_after_an_outage_a_rescue_takes_nothing_away_for_what_is_over(wor
 
 
 @AWAY
-def test_inv_15_after_an_outage_nobody_reboots_what_people_rebooted(world: World, away: timedelta) -> None:
+def test_inv_15_after_an_outage_a_node_that_people_rebooted_is_not_rebooted(world: World, away: timedelta) -> None:
     before_its_drain(world)
     world.now += away
     world.kube.reboot(NODE)
@@ -122,7 +124,7 @@ def let_go(world: World) -> None:
 
 
 @HELD
-def test_inv_32_a_rescue_that_was_held_back_takes_no_node_out_for_a_fault_that_is_over(world: World, held) -> None:
+def test_inv_32_a_held_rescue_isolates_no_node_for_an_ended_fault(world: World, held) -> None:
     held(world)
     over(world)
     let_go(world)
@@ -132,7 +134,7 @@ def test_inv_32_a_rescue_that_was_held_back_takes_no_node_out_for_a_fault_that_i
 
 
 @HELD
-def test_inv_32_a_rescue_that_was_held_back_for_too_long_is_given_up(world: World, held) -> None:
+def test_inv_32_a_rescue_held_for_too_long_expires(world: World, held) -> None:
     held(world)
     world.now += timedelta(hours=25)
     let_go(world)
@@ -146,7 +148,7 @@ def test_inv_32_a_rescue_that_was_held_back_for_too_long_is_given_up(world: Worl
     assert Rescue.objects.filter(node__name=NODE).count() == 2
 
 
-def test_inv_32_a_rescue_whose_fault_was_seen_meanwhile_is_not_given_up(world: World) -> None:
+def test_inv_32_a_held_rescue_with_a_recent_fault_does_not_expire(world: World) -> None:
     held_by_a_pause(world)
     world.now += timedelta(hours=20)
     world.fault(62)
@@ -156,7 +158,7 @@ def test_inv_32_a_rescue_whose_fault_was_seen_meanwhile_is_not_given_up(world: W
     assert Rescue.objects.filter(node__name=NODE).count() == 1
 
 
-def test_inv_32_a_yes_is_no_older_than_the_day_on_which_it_was_given(world: World) -> None:
+def test_inv_32_an_approval_expires_after_a_day(world: World) -> None:
     fleet.resume(cluster=world.cluster, reason="", actor="user:ann", now=world.now, mode="approve")
     type(world.cluster).objects.update(isolate_before_approval=False)
     world.fault(62)
@@ -168,7 +170,7 @@ def test_inv_32_a_yes_is_no_older_than_the_day_on_which_it_was_given(world: Worl
     assert not works(world)
 
 
-def test_inv_32_a_held_decision_is_judged_by_what_is_so_when_it_is_let_go(world: World) -> None:
+def test_inv_32_a_held_decision_is_made_again_on_the_current_state(world: World) -> None:
     tight = {"breaker": {"enabled": True, "limit": 1, "window": 200_000}}
     cluster_settings.set_guards(world.cluster, tight, actor="t", reason="", now=world.now)
     services.request(world.node("gpu-2"), "cordon", actor="user:ann", reason="", now=world.now)

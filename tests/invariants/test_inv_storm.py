@@ -80,7 +80,7 @@ def test_inv_33_a_switch_that_its_nodes_share_is_one_storm(world: World) -> None
     assert_storm(world, "switch leaf-1", ALL[:4], cordoned=2)
 
 
-def test_inv_33_what_every_node_has_is_no_symptom(world: World) -> None:
+def test_inv_33_a_property_of_every_node_is_no_symptom(world: World) -> None:
     """One version everywhere, as on most days, tells no failing node from another."""
     four_fail(world, dict.fromkeys(ALL, "1.0.0"))
     assert isolated(world) == ALL[:4]

@@ -105,7 +105,7 @@ def run_machine() -> str:
     return ""
 
 
-def test_whatever_happens_in_whatever_order_the_invariants_hold(soak_process: Pool) -> None:
+def test_random_walks_hold_the_invariants(soak_process: Pool) -> None:
     assert soak_process.apply(run_machine) == ""
 
 
@@ -234,7 +234,7 @@ def test_a_broken_engine_is_found(soak_process: Pool, number: int) -> None:
     assert re.search(f"invariant ({BROKEN[number][3]})", soak_process.apply(walk_broken, (number,)))
 
 
-def test_a_second_ask_for_one_boot_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_reboot_request_for_one_boot_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """An engine that forgets under which key it asked, and an answer that was lost."""
     monkeypatch.setattr(agent, "key_of", another_key)
     with walk.fresh_bed() as bed:
@@ -246,7 +246,7 @@ def test_a_second_ask_for_one_boot_is_found(monkeypatch: pytest.MonkeyPatch) -> 
             take_all(bed, [("watch_and_work", number) for number in range(10)])
 
 
-def test_a_yes_that_has_run_out_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_expired_approval_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """An engine that counts the votes and not their age, and people who were long gone when it went on."""
     monkeypatch.setattr(approvals, "granted", ever_granted)
     with walk.fresh_bed() as bed:

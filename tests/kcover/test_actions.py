@@ -59,12 +59,12 @@ def test_policies_list_the_five_of_kce_first() -> None:
         ),
     ],
 )
-def test_which_actions_a_trait_has(trait: str, expected: set[str]) -> None:
+def test_each_trait_lists_its_actions(trait: str, expected: set[str]) -> None:
     assert actions.names(lambda spec: getattr(spec, trait)) == expected
 
 
 @SPECS
-def test_what_takes_work_away_isolates(spec: actions.ActionSpec) -> None:
+def test_actions_that_take_work_away_isolate(spec: actions.ActionSpec) -> None:
     assert spec.isolates or not (spec.takes_work_away or spec.takes_work_away_if)
 
 
@@ -123,7 +123,7 @@ def test_records_as_json(record: Any, written: dict[str, Any]) -> None:
 
 
 @SPECS
-def test_nothing_is_remembered_at_first(spec: actions.ActionSpec) -> None:
+def test_progress_is_empty_at_first(spec: actions.ActionSpec) -> None:
     assert spec.progress().to_json() == {}
     assert not spec.progress().begun
 
@@ -162,7 +162,7 @@ def test_a_retry_keeps_the_boot_and_the_jobs() -> None:
         (actions.drain.Progress(eviction_requested=True), False),
     ],
 )
-def test_what_is_seen_through(progress: actions.Progress, committed: bool) -> None:
+def test_committed_progress_is_detected(progress: actions.Progress, committed: bool) -> None:
     assert progress.committed == committed
 
 

@@ -140,7 +140,7 @@ def test_an_added_rule_covers_no_application_fault(fault: dict[str, Any]) -> Non
     assert match.match([own], **fault, labels={}).candidate is own
 
 
-def test_the_digest_tells_added_rules_from_own_ones() -> None:
+def test_the_digest_distinguishes_added_rules_from_own_rules() -> None:
     rule = {"errorCode": ["79"], "actions": ACTIONS[0]}
     own, theirs = candidate("one", added=False, **rule), candidate("one", added=True, **rule)
     assert match.digest_of((own,)) != match.digest_of((theirs,))
@@ -156,13 +156,15 @@ def test_an_added_rule_that_waits_keeps_no_other_added_rule_from_the_fault() -> 
 
 
 @pytest.mark.parametrize(("fatal", "is_covered"), [(True, True), (False, False)])
-def test_the_severity_of_the_line_tells_an_added_rule_whether_the_node_is_faulty(fatal: bool, is_covered: bool) -> None:
+def test_the_severity_of_the_line_decides_whether_an_added_rule_covers_a_node_fault(
+    fatal: bool, is_covered: bool
+) -> None:
     theirs = candidate("theirs", added=True, errorCode=["149"], actions=ACTIONS[0])
     found = match.match([theirs], kind="xid", code="149", cause=None, fatal=fatal, labels={}).candidate
     assert (found is theirs) is is_covered
 
 
-def test_what_its_source_calls_harmless_is_covered_by_an_own_rule_only() -> None:
+def test_a_harmless_fault_is_covered_by_an_own_rule_only() -> None:
     rule = {"match": {"codes": {"event": ["NodeHang"]}}, "actions": ACTIONS[0]}
     theirs, own = candidate("theirs", added=True, **rule), candidate("own", added=False, **rule)
     fault = {"kind": "event", "code": "NodeHang", "cause": None, "labels": {}, "harmless": True}

@@ -107,7 +107,7 @@ def test_the_verb_of_a_call_names_the_call() -> None:
     assert stored.data == {"because": BECAUSE.to_json(), "held_back": True, "step": 2, "name": "drain"}
 
 
-def test_the_explanation_is_the_reason_and_what_was_withdrawn() -> None:
+def test_the_explanation_joins_the_reason_and_the_withdrawals() -> None:
     withdrawn = reasons.of("pod_gone")
     ended = audit.RescueEnded(
         rescue=7,

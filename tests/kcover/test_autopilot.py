@@ -57,7 +57,7 @@ def test_the_status_names_every_failure(results: list[Check], said: list[str]) -
     ("name", "level", "expected"),
     [("gpumem", 1, True), ("dcgm", 1, False), ("dcgm", 2, True), ("pciebw", 3, False)],
 )
-def test_which_checks_need_idle_gpus(name: str, level: int, expected: bool) -> None:
+def test_checks_that_need_idle_gpus_are_invasive(name: str, level: int, expected: bool) -> None:
     assert autopilot.is_invasive(name, level=level) is expected
 
 

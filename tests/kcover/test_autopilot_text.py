@@ -121,5 +121,5 @@ def test_each_check_has_autopilots_words(results: list[Check], lines: list[str])
         ),
     ],
 )
-def test_the_heading_names_the_nodes_that_were_asked_for(given: dict[str, str], line: str) -> None:
+def test_the_heading_names_the_requested_nodes(given: dict[str, str], line: str) -> None:
     assert autopilot_text.heading(**{"hosts": "", "job": "", "label": "", **given}) == line

@@ -58,7 +58,7 @@ def test_blocked(text: str) -> None:
         "2002:101:101::1",
     ],
 )
-def test_others_are_called(text: str) -> None:
+def test_other_addresses_are_not_blocked(text: str) -> None:
     assert not blocked_addresses.is_blocked(ip_address(text))
 
 

@@ -32,7 +32,7 @@ def test_a_boot_without_a_time_began_long_ago() -> None:
     assert boot_of(rows, earliest=REBOOT - timedelta(days=300)) == rows[0]
 
 
-def test_what_is_older_than_all_boots_belongs_to_the_oldest() -> None:
+def test_a_fault_older_than_all_boots_belongs_to_the_oldest() -> None:
     assert boot_of(BOOTS[:2], earliest=REBOOT - timedelta(days=9)) == BOOTS[1]
     assert boot_of((), earliest=REBOOT) is None
     three = (*BOOTS[:2], Boot("first", REBOOT - timedelta(hours=3)))

@@ -27,7 +27,7 @@ from tests.kcover.policy_documents import rule_problems
         ('a{job="{job}"} + b{job={job}}', "checkpoint_query_invalid"),
     ],
 )
-def test_what_a_rule_may_ask(query: str, code: str) -> None:
+def test_queries_of_rules_are_checked(query: str, code: str) -> None:
     found = checkpoint_query.refusal(query)
     assert (found.code if found else "") == code
 

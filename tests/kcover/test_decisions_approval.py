@@ -36,7 +36,7 @@ def said(answer: approval.Answer) -> list[str]:
     return [str(one) for one in answer.because]
 
 
-def test_one_yes() -> None:
+def test_one_approval_is_enough_by_default() -> None:
     answer = check(vote())
     assert isinstance(answer, approval.Approved)
     assert (answer.by, answer.until) == (("user:anna",), ASKED + SECOND + HOUR)
@@ -51,14 +51,14 @@ def test_no_answer_yet() -> None:
 
 
 @pytest.mark.parametrize(("after", "kind"), [(HOUR - SECOND, approval.Waiting), (HOUR, approval.Expired)])
-def test_the_question_stands_until_its_end(after: timedelta, kind: type[approval.Answer]) -> None:
+def test_a_request_expires_at_its_end(after: timedelta, kind: type[approval.Answer]) -> None:
     answer = check(after=after)
     assert isinstance(answer, kind)
     if kind is approval.Expired:
         assert said(answer) == ["Not enough approvals by 2026-11-21 09:00:00 UTC. The node stays as it is."]
 
 
-def test_a_yes_holds_as_long_as_a_question_stands() -> None:
+def test_an_approval_is_valid_as_long_as_a_request_stands() -> None:
     yes = vote(after=HOUR / 2)
     assert isinstance(check(yes, after=HOUR / 2), approval.Approved)
     assert isinstance(check(yes, after=HOUR * 1.5 - SECOND), approval.Approved)
@@ -68,7 +68,7 @@ def test_a_yes_holds_as_long_as_a_question_stands() -> None:
 # --- two persons
 
 
-def test_two_people_must_say_yes() -> None:
+def test_two_required_approvals_are_needed() -> None:
     one = check(vote(), approvers=2)
     assert isinstance(one, approval.Waiting)
     assert one.missing == 1
@@ -78,13 +78,13 @@ def test_two_people_must_say_yes() -> None:
     assert said(two) == ["Approved by user:anna, user:ben, valid until 2026-11-21 09:00:01 UTC."]
 
 
-def test_nobody_counts_twice() -> None:
+def test_two_votes_of_one_person_count_once() -> None:
     answer = check(vote(), vote(after=2 * SECOND), approvers=2)
     assert isinstance(answer, approval.Waiting)
     assert answer.missing == 1
 
 
-def test_of_three_the_two_that_hold_longest_count() -> None:
+def test_of_three_approvals_the_two_that_hold_longest_count() -> None:
     votes = [vote("a"), vote("b", after=2 * SECOND), vote("c", after=3 * SECOND)]
     answer = check(*votes, approvers=2)
     assert isinstance(answer, approval.Approved)
@@ -96,7 +96,7 @@ def test_of_three_the_two_that_hold_longest_count() -> None:
 
 
 @pytest.mark.parametrize("approvers", [1, 2])
-def test_inv_44_the_one_who_asked_does_not_approve(approvers: int) -> None:
+def test_inv_44_the_requester_does_not_approve(approvers: int) -> None:
     answer = check(vote("user:carl"), approvers=approvers)
     assert isinstance(answer, approval.Waiting)
     assert answer.missing == approvers
@@ -106,7 +106,7 @@ def test_inv_44_the_one_who_asked_does_not_approve(approvers: int) -> None:
 # --- no
 
 
-def test_one_no_is_enough() -> None:
+def test_one_denial_is_enough() -> None:
     no = vote("user:ben", approved=False, after=2 * SECOND)
     for votes in ((vote(), no), (no, vote()), (no, vote(), vote("user:dora"))):
         answer = check(*votes, approvers=2)
@@ -120,22 +120,22 @@ def test_the_requester_can_reject() -> None:
     assert isinstance(check(vote("user:dora", approved=False), requesters=("user:dora",)), approval.Rejected)
 
 
-def test_a_no_may_say_why() -> None:
+def test_a_denial_may_have_a_reason() -> None:
     answer = check(vote(approved=False, reason="a run ends at noon"))
     assert answer.because == (reasons.of("rejected_because", by="user:anna", why="a run ends at noon"),)
 
 
-def test_a_no_after_ones_own_yes_counts() -> None:
+def test_a_denial_after_ones_own_approval_counts() -> None:
     answer = check(vote(), vote(approved=False, after=2 * SECOND))
     assert isinstance(answer, approval.Rejected)
 
 
-def test_a_no_does_not_lapse() -> None:
+def test_a_denial_does_not_expire() -> None:
     assert isinstance(check(vote(approved=False), after=9 * HOUR), approval.Rejected)
 
 
 @pytest.mark.parametrize("changes", [{"by": "token:ai"}, {"subject": replace(SUBJECT, plan_hash="x")}])
-def test_a_no_that_does_not_count_rejects_nothing(changes: dict[str, Any]) -> None:
+def test_a_denial_that_does_not_count_rejects_nothing(changes: dict[str, Any]) -> None:
     assert isinstance(check(replace(vote(approved=False), **changes)), approval.Waiting)
 
 
@@ -151,14 +151,14 @@ OTHERS = [
 
 
 @pytest.mark.parametrize(("part", "other", "asked", "found"), OTHERS)
-def test_a_changed_plan_voids_the_question(part: str, other: Any, asked: str, found: str) -> None:
+def test_a_changed_plan_voids_the_request(part: str, other: Any, asked: str, found: str) -> None:
     answer = check(vote(), actual=replace(SUBJECT, **{part: other}))
     assert isinstance(answer, approval.Void)
     assert answer.because == (reasons.of("approval_void", part=reasons.of(f"part_{part}"), asked=asked, actual=found),)
 
 
 @pytest.mark.parametrize(("part", "other", "asked", "found"), OTHERS)
-def test_an_answer_to_another_question_does_not_count(part: str, other: Any, asked: str, found: str) -> None:
+def test_a_vote_on_another_request_does_not_count(part: str, other: Any, asked: str, found: str) -> None:
     answer = check(vote(subject=replace(SUBJECT, **{part: other})))
     assert isinstance(answer, approval.Waiting)
     assert answer.because[1:] == (
@@ -186,7 +186,7 @@ def test_inv_44_approving_after_the_fault_healed_is_a_no_op() -> None:
         (HOUR, False, "user:anna answered at 2026-11-21 09:00:00 UTC, too late; the answer does not count."),
     ],
 )
-def test_an_answer_counts_while_the_question_stands(after: timedelta, counts: bool, why: str) -> None:
+def test_a_vote_counts_until_the_request_ends(after: timedelta, counts: bool, why: str) -> None:
     answer = check(vote(after=after), after=HOUR)
     assert isinstance(answer, approval.Approved) is (counts and after > 0 * SECOND)
     if not counts:
@@ -194,14 +194,14 @@ def test_an_answer_counts_while_the_question_stands(after: timedelta, counts: bo
     assert isinstance(check(vote(after=after), after=max(after, 0 * SECOND)), approval.Approved) is counts
 
 
-def test_an_answer_of_the_future_is_not_seen() -> None:
+def test_a_vote_of_the_future_is_not_counted() -> None:
     answer = check(vote(after=HOUR / 2 + SECOND))
     assert isinstance(answer, approval.Waiting)
     assert len(answer.because) == 1
     assert isinstance(check(vote(after=HOUR / 2)), approval.Approved)
 
 
-def test_what_did_not_count_is_said_beside_every_answer() -> None:
+def test_votes_that_did_not_count_are_named_in_each_result() -> None:
     own = vote("user:carl")
     for answer in (
         check(own, vote()),
@@ -279,7 +279,9 @@ def test_inv_44_a_vote_that_joins_two_people_leaves_one() -> None:
         ),
     ],
 )
-def test_inv_44_nobody_who_counts_as_the_requester_approves(cast: approval.Vote, why: reasons.Reason) -> None:
+def test_inv_44_an_account_that_counts_as_the_requester_does_not_approve(
+    cast: approval.Vote, why: reasons.Reason
+) -> None:
     asked = request(requesters=("user:olga",))
     assert codes(check(cast, requesters=("user:olga",))) == ["approval_waits", why.code]
     assert approval.objection(asked, [], cast) == why

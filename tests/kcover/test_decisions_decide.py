@@ -107,13 +107,13 @@ def test_the_plan_carries_the_faults_code() -> None:
         ),
     ],
 )
-def test_when_no_rule_is_asked(facts: dict[str, Any], because: str) -> None:
+def test_no_rule_is_matched_for_faults_that_are_not_acted_on(facts: dict[str, Any], because: str) -> None:
     judged = decide.decide(situation(**facts))
     assert tuple(map(str, judged.because)) == (because,)
     assert judged == decide.Decision(answer="none", because=judged.because, mode="enforce")
 
 
-def test_why_no_rule_is_asked_comes_in_order() -> None:
+def test_the_reasons_for_matching_no_rule_have_a_fixed_order() -> None:
     everything = {
         "node": {"known": False, "gpus": 0},
         "fault": {"drill": True},
@@ -139,7 +139,7 @@ def test_why_no_rule_is_asked_comes_in_order() -> None:
         {"cluster": {"pause_reason": "old words"}},
     ],
 )
-def test_what_holds_nothing_back(facts: dict[str, Any]) -> None:
+def test_rules_that_no_fact_holds_back_open_a_rescue(facts: dict[str, Any]) -> None:
     assert weigh(**facts) == ("rescue", (MATCHES, str(reasons.of("nothing_holds_back"))))
 
 
@@ -151,7 +151,7 @@ def test_without_a_policy() -> None:
     assert judged == decide.Decision(answer="none", because=(reasons.of("no_policy"),), mode="enforce")
 
 
-def test_every_rule_that_does_not_match_says_why() -> None:
+def test_every_rule_that_does_not_match_has_a_reason() -> None:
     rules = (candidate(codes=("48",)), candidate(codes=("63",), index=1))
     judged = decide.decide(situation(*rules))
     assert (judged.answer, judged.rule, judged.steps) == ("none", None, ())
@@ -219,7 +219,7 @@ def merged(*parts: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("place", range(len(HOLDS)))
-def test_what_holds_a_rule_back(place: int) -> None:
+def test_facts_that_hold_a_rule_back_are_named(place: int) -> None:
     answer, facts, because = HOLDS[place]
     judged = decide.decide(situation(REBOOTS, **facts))
     assert (judged.answer, tuple(map(str, judged.because))) == (answer, (MATCHES, because))
@@ -244,7 +244,7 @@ def test_a_handful_of_reboots_is_enough() -> None:
     assert weigh(REBOOTS, node={"recent_rescues": 6})[0] == "hold"
 
 
-def test_a_wider_plan_goes_on_where_a_smaller_one_left_its_marks() -> None:
+def test_a_wider_plan_continues_on_the_marks_of_a_smaller_one() -> None:
     cordoned = plan.digest(plan.of_rule(candidate().rule, code="62"))
     facts = {"node": {"isolated_by": 5, "isolated_plan": cordoned}}
     assert weigh(candidate(), **facts)[0] == "none"
@@ -269,7 +269,7 @@ def test_the_strictest_mode_wins(modes: tuple[str, ...], wins: str) -> None:
 
 @pytest.mark.parametrize("place", ["installation_mode", "mode", "rule"])
 @pytest.mark.parametrize(("mode", "answer"), [("shadow", "shadow"), ("approve", "approve"), ("enforce", "rescue")])
-def test_any_of_the_three_modes_can_bound_it(place: str, mode: str, answer: str) -> None:
+def test_each_of_three_modes_can_be_the_strictest(place: str, mode: str, answer: str) -> None:
     rule = candidate(mode=mode if place == "rule" else "enforce")
     cluster = {} if place == "rule" else {place: mode}
     judged = decide.decide(situation(rule, cluster={"isolate_before_approval": False, **cluster}))
@@ -294,7 +294,7 @@ LABEL = document.Action(name="label", attribute={"key": "nvidia.com/mig.config"}
         ({"actions": (NOTIFY, STOP_JOBS)}, True, ("approve", "approve_after_notice")),
     ],
 )
-def test_in_approve_mode_what_only_isolates_waits_for_nobody(
+def test_in_approve_mode_a_plan_that_only_isolates_needs_no_approval(
     rule: dict[str, Any], isolate_first: bool, expected: tuple[str, str]
 ) -> None:
     cluster = {"mode": "approve", "isolate_before_approval": isolate_first}
@@ -319,7 +319,7 @@ def test_every_answer_is_a_known_one() -> None:
     assert answers == set(decide.ANSWERS)
 
 
-def test_a_rule_may_want_a_person_to_say_yes() -> None:
+def test_a_rule_may_require_an_approval() -> None:
     asks = candidate(approval=document.Approval())
     assert weigh(asks) == ("approve", (MATCHES, "The rule requires approval first."))
     stops = {"mode": "approve", "isolate_before_approval": False}
@@ -332,7 +332,7 @@ def test_a_rule_may_want_a_person_to_say_yes() -> None:
 SOME = {"recent_rescues": 2, "reboots_for_code": 2}
 
 
-def test_inv_35_how_many_reboots_are_too_many_is_a_setting() -> None:
+def test_inv_35_the_limit_of_reboots_is_a_setting() -> None:
     repeats = {"repeats": {"limit": 2, "window": 3600}}
     assert weigh(REBOOTS, node=SOME, settings=repeats) == (
         "hold",
@@ -356,7 +356,7 @@ def test_the_ladder_ends_at_an_inspection() -> None:
     assert weigh(candidate("drain"), node=SOME, settings=ladder)[0] == "rescue"
 
 
-def test_nothing_happened_unless_it_is_counted() -> None:
+def test_repeats_hold_only_if_they_were_counted() -> None:
     one = {"ladder": {"reboots": 1}, "repeats": {"limit": 1}}
     assert weigh(REBOOTS, settings=one)[0] == "rescue"
 
@@ -397,19 +397,19 @@ def test_the_guards_are_weighed_in_every_mode(mode: str) -> None:
     assert [one.rule for one in judged.tried] == ["heal#1"]
 
 
-def test_everything_that_holds_is_named() -> None:
+def test_every_guard_that_holds_is_named() -> None:
     full = counted(isolated_lately=1, slots=guards.Slots(by="cluster", name="x", eligible=9, taken=1))
     judged = decide.decide(situation(settings=TRIPPED["settings"], counts=full))
     assert [one.code for one in judged.because] == ["rule_matches", "breaker", "budget"]
 
 
-def test_what_was_passed_is_kept_with_the_answer() -> None:
+def test_passed_guards_are_kept_with_the_decision() -> None:
     judged = decide.decide(situation(counts=counted()))
     assert (judged.answer, judged.again_at, judged.storm) == ("rescue", None, None)
     assert [one.code for one in judged.passed] == ["no_maintenance", "no_storm", "breaker_closed"]
 
 
-def test_without_counts_no_guard_is_asked() -> None:
+def test_without_counts_no_guard_is_evaluated() -> None:
     judged = decide.decide(situation(settings=TRIPPED["settings"]))
     assert (judged.answer, judged.passed) == ("rescue", ())
 
@@ -419,7 +419,7 @@ def test_plans_that_take_the_node_away_are_weighed(action: str) -> None:
     assert weigh(candidate(action), **TRIPPED)[0] == "hold"
 
 
-def test_plans_that_take_nothing_away_are_not() -> None:
+def test_plans_that_take_no_node_away_skip_the_guards() -> None:
     judged = decide.decide(situation(candidate(actions=(), escalate="look"), **TRIPPED))
     assert (judged.answer, judged.passed) == ("rescue", ())
 
@@ -440,7 +440,7 @@ def test_a_rules_own_limits_are_weighed() -> None:
     assert judged.again_at == NOW + timedelta(minutes=5)
 
 
-def test_who_has_the_node_is_named_before_the_guards() -> None:
+def test_an_open_rescue_of_the_node_is_named_before_the_guards() -> None:
     assert "is open on this node" in weigh(node={"open_rescue": 7}, **TRIPPED)[1][1]
 
 
@@ -448,7 +448,7 @@ PLACES = range(len(HOLDS))
 
 
 @pytest.mark.parametrize("place", [place for place in PLACES if HOLDS[place][0] in ("none", "hold")])
-def test_what_has_the_word_before_the_guards_needs_no_counts(place: int) -> None:
+def test_a_situation_decided_before_the_guards_needs_no_counts(place: int) -> None:
     facts = HOLDS[place][1]
     held = situation(REBOOTS, **facts)
     assert not needs_counts(held)
@@ -457,11 +457,11 @@ def test_what_has_the_word_before_the_guards_needs_no_counts(place: int) -> None
 
 
 @pytest.mark.parametrize("place", [place for place in PLACES if HOLDS[place][0] not in ("none", "hold")])
-def test_what_is_only_shown_or_asked_about_is_weighed_all_the_same(place: int) -> None:
+def test_guards_are_evaluated_in_shadow_and_approve_mode_too(place: int) -> None:
     assert needs_counts(situation(REBOOTS, **HOLDS[place][1]))
 
 
-def test_counts_are_asked_for_where_a_rule_matches_whoever_decides() -> None:
+def test_counts_are_required_where_a_rule_matches_in_every_decision_mode() -> None:
     assert needs_counts(situation())
     assert needs_counts(situation(cluster={"decision_mode": "external"}))
     assert not needs_counts(situation(candidate(codes=("79",))))
@@ -473,7 +473,7 @@ def needs_counts(facts: decide.Situation) -> bool:
     return chosen is not None and decide.needs_counts(facts, chosen)
 
 
-def test_an_external_decider_that_was_asked_lifts_the_external_mode() -> None:
+def test_the_result_of_a_queried_external_decider_lifts_the_external_mode() -> None:
     facts = situation(cluster={"decision_mode": "external"})
     assert decide.decide(facts).because == (reasons.of("left_to_external"),)
     assert decide.decide(replace(facts, external_queried=True)).answer == "rescue"
@@ -488,13 +488,13 @@ def test_a_match_that_was_computed_before_gives_the_same_decision() -> None:
 
 
 @pytest.mark.parametrize("place", [place for place, one in enumerate(HOLDS) if one[0] == "hold"])
-def test_a_held_answer_says_when_it_is_judged_again(place: int) -> None:
+def test_a_hold_has_the_time_of_the_next_decision(place: int) -> None:
     judged = decide.decide(situation(REBOOTS, **HOLDS[place][1]))
     assert judged.again_at == NOW + timedelta(seconds=15)
 
 
 @pytest.mark.parametrize("place", [place for place, one in enumerate(HOLDS) if one[0] != "hold"])
-def test_another_answer_does_not(place: int) -> None:
+def test_other_decisions_have_no_next_time(place: int) -> None:
     assert decide.decide(situation(REBOOTS, **HOLDS[place][1])).again_at is None
 
 
@@ -509,7 +509,7 @@ EXPIRING: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("facts", EXPIRING)
-def test_inv_32_what_is_held_back_too_long_is_given_up(facts: dict[str, Any]) -> None:
+def test_inv_32_a_held_decision_expires(facts: dict[str, Any]) -> None:
     fresh = decide.decide(situation(REBOOTS, fault={"last_seen_at": NOW - DAY}, **facts))
     assert fresh.answer == "hold"
     stale = decide.decide(situation(REBOOTS, fault={"last_seen_at": NOW - DAY - timedelta(seconds=1)}, **facts))
@@ -521,15 +521,15 @@ def test_inv_32_what_is_held_back_too_long_is_given_up(facts: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize("facts", [{"open_rescue": 7}, {"left_to_people": 6}])
-def test_what_waits_for_a_rescue_or_for_people_is_not(facts: dict[str, Any]) -> None:
+def test_a_decision_that_waits_for_a_rescue_or_a_person_does_not_expire(facts: dict[str, Any]) -> None:
     assert weigh(node=facts, fault={"last_seen_at": NOW - 9 * DAY})[0] == "hold"
 
 
-def test_what_nothing_holds_back_never_expires() -> None:
+def test_a_decision_that_nothing_holds_back_never_expires() -> None:
     assert weigh(fault={"last_seen_at": NOW - 9 * DAY})[0] == "rescue"
 
 
-def test_when_it_expires_is_a_setting() -> None:
+def test_the_expiry_of_a_held_decision_is_a_setting() -> None:
     facts: dict[str, Any] = {"cluster": {"mode": "paused"}, "settings": {"expiry": 60}}
     assert weigh(fault={"last_seen_at": NOW - timedelta(seconds=60)}, **facts)[0] == "hold"
     assert weigh(fault={"last_seen_at": NOW - timedelta(seconds=61)}, **facts)[0] == "none"

@@ -49,7 +49,7 @@ def test_silence_counts_in_the_agents_own_interval() -> None:
     assert health.silence(None, now=NOW) == "never"
 
 
-def test_nothing_against_it_is_healthy() -> None:
+def test_a_node_without_findings_is_healthy() -> None:
     assert node() == health.Health(state="healthy")
 
 
@@ -95,13 +95,13 @@ def test_inv_42_only_a_check_that_failed_speaks_against_the_node(last: str) -> N
         (None, FRESH, "healthy"),
     ],
 )
-def test_silence_is_no_health_and_a_fault_only_with_the_clusters_word(
+def test_silence_is_a_fault_only_if_the_node_is_not_ready(
     ready: bool | None, seen_at: datetime | None, state: str
 ) -> None:
     assert node(ready=ready, seen_at=seen_at).state == state
 
 
-def test_a_silence_that_the_portal_may_have_made_itself_is_told_apart() -> None:
+def test_silence_during_an_outage_of_the_portal_is_unconfirmed() -> None:
     found = node(ready=None, seen_at=LONG_AGO, out_of_reach=True)
     assert [(cause.kind, cause.about, cause.state) for cause in found.causes] == [("silence", "unconfirmed", "unknown")]
     assert node(ready=None, seen_at=None, out_of_reach=True).causes[0].about == "never"
@@ -125,7 +125,7 @@ def test_the_worst_comes_first_and_is_the_answer() -> None:
         ("gpumem", 1000, True),
     ],
 )
-def test_what_would_have_been_told_again_counts_no_longer(check: str, hours: int, counts: bool) -> None:
+def test_a_check_counts_until_its_next_report_is_overdue(check: str, hours: int, counts: bool) -> None:
     assert health.counts(check, seen_at=NOW - timedelta(hours=hours), reported_at=NOW) is counts
     assert health.counts(check, seen_at=NOW - timedelta(hours=hours), reported_at=None)
 
@@ -180,7 +180,7 @@ def test_a_fault_that_comes_and_goes_counts_until_it_has_kept_still() -> None:
     assert node(fault("fatal", moves=moved(1, 3, 6, 9))).state == "unhealthy"  # open again
 
 
-def test_a_gpu_answers_for_what_names_it_by_any_name() -> None:
+def test_a_gpu_has_the_faults_and_checks_under_each_of_its_names() -> None:
     gpus = [health.Gpu(uuid=f"GPU-{n}", names=frozenset({f"GPU-{n}", f"0000:0{n}:00"})) for n in (1, 2)]
     faults = [fault(devices=frozenset({"0000:01:00"})), fault()]
     checks = [health.Check(name="remapped", status="fail", device="GPU-2")]
@@ -189,7 +189,7 @@ def test_a_gpu_answers_for_what_names_it_by_any_name() -> None:
     assert found == ["unhealthy", "degraded"]
 
 
-def test_of_a_silent_node_the_gpus_are_unknown() -> None:
+def test_gpus_of_a_silent_node_are_unknown() -> None:
     gpu = health.Gpu(uuid="GPU-1", names=frozenset({"GPU-1"}))
     whole = node(seen_at=LONG_AGO)
     assert health.of_gpu(gpu, node=whole, faults=[], checks=[], now=NOW).state == "unknown"

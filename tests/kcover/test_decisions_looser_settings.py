@@ -47,7 +47,7 @@ STRICT = {
         ({"floor": {"percent": 80}, "cooldown": 0}, ("cooldown",)),
     ],
 )
-def test_what_loosens(patch: dict[str, Any], expected: tuple[str, ...]) -> None:
+def test_changes_that_loosen_a_guard_are_listed(patch: dict[str, Any], expected: tuple[str, ...]) -> None:
     before = guards.parse(STRICT)
     assert guards.loosened(before, guards.merge(before, patch)) == expected
     assert guards.loosened(before, before) == NO
@@ -68,7 +68,7 @@ def test_a_guard_that_is_off_is_not_loosened_by_its_numbers() -> None:
 
 
 @given(st.integers(1, 50), st.integers(1, 50), st.integers(0, 900), st.integers(0, 900))
-def test_of_two_different_settings_at_least_one_way_loosens(one: int, other: int, cool: int, hot: int) -> None:
+def test_one_direction_between_two_different_settings_loosens(one: int, other: int, cool: int, hot: int) -> None:
     first = guards.parse({"breaker": {"limit": one}, "cooldown": cool})
     second = guards.parse({"breaker": {"limit": other}, "cooldown": hot})
     both = guards.loosened(first, second) + guards.loosened(second, first)

@@ -66,7 +66,7 @@ def test_within_a_policy_the_first_rule_wins() -> None:
     assert meet(candidate(index=1), candidate(index=0), candidate(index=2)) == "p#1"
 
 
-def test_the_order_in_which_rules_are_asked() -> None:
+def test_rules_are_matched_in_order_of_priority_age_and_index() -> None:
     ranked = match.rank(
         [
             candidate("d", priority=1),
@@ -79,7 +79,7 @@ def test_the_order_in_which_rules_are_asked() -> None:
     assert [one.name for one in ranked] == ["d#1", "c#1", "c#2", "a#1", "b#1"]
 
 
-def test_a_rule_that_does_not_match_lets_the_next_one_be_asked() -> None:
+def test_a_rule_that_does_not_match_lets_the_next_rule_be_tried() -> None:
     first, second = candidate("first", priority=10, codes=("48",)), candidate("second", codes=("62",))
     third = candidate("third", priority=0, age=-1)
     chosen, tried = match.match([first, second, third], kind="xid", code="62", cause=None, labels={})
@@ -117,7 +117,7 @@ def test_a_programs_code_must_be_listed(code: str) -> None:
     assert meet(candidate(codes=(code,)), code=code) == "p#1"
 
 
-def test_what_a_previous_xid_caused_must_be_listed() -> None:
+def test_a_fault_caused_by_a_previous_xid_must_be_listed() -> None:
     assert why(candidate(), code="62", cause=149).startswith("Xid 62 is not a node fault")
     assert meet(candidate(codes=("62",)), code="62", cause=149) == "p#1"
 
@@ -127,13 +127,13 @@ def test_a_harmless_sxid_is_no_fault_of_the_node() -> None:
 
 
 @pytest.mark.parametrize("rule", [candidate(), candidate(kinds=("sxid",))])
-def test_the_word_of_the_line_outweighs_the_harmless_list(rule: match.Candidate) -> None:
+def test_the_severity_of_the_line_outweighs_the_harmless_list(rule: match.Candidate) -> None:
     asked = {"kind": "sxid", "code": "12021", "cause": None, "labels": {}}
     assert match.match([rule], **asked, fatal=True)[0] == rule
     assert match.match([rule], **asked, fatal=False)[0] is None
 
 
-def test_an_nvlink_event_that_says_that_it_is_not_fatal_is_no_fault_of_the_node() -> None:
+def test_an_nvlink_event_that_is_not_fatal_is_no_node_fault() -> None:
     asked = {"kind": "xid", "code": "145", "cause": None, "labels": {}}
     assert match.match([candidate()], **asked, fatal=True)[0] is not None
     chosen, [tried] = match.match([candidate()], **asked, fatal=False)
@@ -182,7 +182,7 @@ def test_an_alert_is_listed_whichever_xid_it_names(kind: str, code: str, listed:
 
 
 @pytest.mark.parametrize(("kind", "code"), [("check", "remapped"), ("agent", "silent"), ("preflight", "slow")])
-def test_other_kinds_are_met_by_no_rule_without_codes(kind: str, code: str) -> None:
+def test_a_rule_without_codes_matches_no_other_kinds(kind: str, code: str) -> None:
     assert why(candidate(), kind=kind, code=code) == f"Covers Xid and SXid faults, not kind {kind}."
 
 
@@ -203,7 +203,7 @@ PAIR = {"app": "demo", "env": "test"}
         ("all", {"app": "demo", "env": "prod"}, False),
     ],
 )
-def test_any_label_is_enough_or_all_are_needed(operator: str, labels: dict[str, str], met: bool) -> None:
+def test_one_label_or_all_labels_must_match(operator: str, labels: dict[str, str], met: bool) -> None:
     assert (meet(candidate(operator=operator, labels=PAIR), **labels) is not None) is met
 
 
@@ -214,7 +214,7 @@ def test_no_labels_select_every_node(operator: str, selected: dict[str, str] | N
     assert meet(candidate(operator=operator, labels=selected), app="x") == "p#1"
 
 
-def test_what_is_missing_is_said() -> None:
+def test_a_mismatch_names_the_missing_labels() -> None:
     assert why(candidate(operator="any", labels=PAIR)) == "The node has none of these labels: app=demo, env=test."
     assert (
         why(candidate(operator="all", labels=PAIR), app="demo")
@@ -229,7 +229,7 @@ def test_the_code_is_weighed_before_the_labels() -> None:
 # --- beyond error codes
 
 
-def test_what_a_rule_names_is_enough() -> None:
+def test_each_list_of_a_rule_matches_alone() -> None:
     rule = candidate(codes=("79",), sxids=("12021",), checks=("remapped",), kinds=("agent",))
     for kind, code in (("xid", "79"), ("sxid", "12021"), ("check", "remapped"), ("agent", "silent")):
         assert meet(rule, kind=kind, code=code) == "p#1"
@@ -247,7 +247,9 @@ def test_what_a_rule_names_is_enough() -> None:
         ({"kinds": ("agent",)}, "agent *"),
     ],
 )
-def test_what_a_rule_names_beside_codes_is_said_too(more: dict[str, tuple[str, ...]], named: str) -> None:
+def test_a_mismatch_names_the_kinds_that_a_rule_lists_beside_codes(
+    more: dict[str, tuple[str, ...]], named: str
+) -> None:
     assert why(candidate(codes=("79",), **more)) == f"Matches Xid 79, {named}, not Xid 62."
 
 
@@ -276,7 +278,7 @@ def test_a_kind_may_leave_application_faults_out(kind: str) -> None:
 
 
 @pytest.mark.parametrize("reserved", [True, False])
-def test_the_catalog_says_which_xids_are_application_faults(reserved: bool) -> None:
+def test_the_catalog_decides_which_xids_are_application_faults(reserved: bool) -> None:
     rule = candidate(kinds=("xid",), application_faults=not reserved)
     for application in (True, False):
         asked = {"kind": "xid", "cause": None, "labels": {}, "application": application}
@@ -308,7 +310,7 @@ def test_a_window_without_counts_holds_the_current_occurrence() -> None:
     assert not counted(2)
 
 
-def test_too_seldom_is_said_with_figures() -> None:
+def test_a_mismatch_by_count_names_the_required_and_the_seen_occurrences() -> None:
     rule = candidate(minimum=document.Minimum(count=3, within=timedelta(minutes=90)))
     assert why(rule) == "Requires 3 occurrences within 1h30min; 1 were seen."
 

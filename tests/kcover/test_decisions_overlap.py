@@ -48,7 +48,7 @@ RULES = st.builds(
 
 @settings(max_examples=400)
 @given(RULES, RULES)
-def test_what_covers_matches_whatever_the_other_matches(first: document.Rule, second: document.Rule) -> None:
+def test_a_rule_that_covers_another_matches_every_fault_of_it(first: document.Rule, second: document.Rule) -> None:
     if not overlap.covers(first, second):
         return
     for kind, code in FAULTS:
@@ -113,7 +113,7 @@ def test_a_kind_covers_its_faults_of_the_node(first: document.Rule, second: docu
         (rule(), rule(codes=("31",)), None),
     ],
 )
-def test_what_two_rules_share_is_said(first: document.Rule, second: document.Rule, said: str | None) -> None:
+def test_the_overlap_of_two_rules_is_described(first: document.Rule, second: document.Rule, said: str | None) -> None:
     shared = overlap.shared(first, second)
     assert (str(shared) if shared else None) == said
 

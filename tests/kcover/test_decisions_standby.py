@@ -84,7 +84,7 @@ def test_where_no_rule_finds_one_any_free_standby_is_taken() -> None:
     ]
 
 
-def test_all_labels_of_a_side_must_be_there() -> None:
+def test_all_labels_of_a_side_must_match() -> None:
     both = rule(0, {"role": "train", "zone": "b"}, {"kind": "x", "fast": "yes"})
     fast = spare("fast", kind="x", fast="yes")
     assert names(A, fast, rules=(both,), role="train", zone="b") == {"fast"}
@@ -124,7 +124,7 @@ def test_no_standby_at_all() -> None:
     assert [str(one) for one in short.because] == ["None of 0 standbys is available. The plan continues without one."]
 
 
-def test_a_standby_does_not_stand_in_for_itself() -> None:
+def test_a_standby_does_not_replace_itself() -> None:
     assert isinstance(choose(A, origin="a"), standby.Shortage)
     assert names(A, B, origin="a") == {"b"}
 
@@ -145,7 +145,7 @@ SIDES = st.dictionaries(st.sampled_from(["kind", "zone"]), st.sampled_from("xy")
 
 
 @given(STANDBYS, st.lists(st.tuples(SIDES, SIDES), max_size=3), SIDES, st.integers(0, 99), st.randoms())
-def test_what_is_chosen_is_free_whatever_the_order(
+def test_the_chosen_standby_is_free_in_any_order(
     standbys: list[standby.Standby], sides: list[Any], labels: dict[str, str], seed: int, shuffling: Any
 ) -> None:
     rules = tuple(rule(index, origin, target) for index, (origin, target) in enumerate(sides))
@@ -204,7 +204,7 @@ def test_facts_of_the_machine_never_go_over(key: str) -> None:
     assert handover({key: "x"}, keys=(key,), rule=rule(0, {key: "x"}, {})).labels == {}
 
 
-def test_what_is_there_already_is_not_written() -> None:
+def test_labels_that_are_already_set_are_not_written() -> None:
     there = {"kcover.io/standby": "true", "pool": "a", "team": "blue"}
     found = handover({"pool": "a", "team": "red"}, keys=("pool", "team"), standby_labels=there)
     assert found.labels == {"team": "red"}

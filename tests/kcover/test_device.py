@@ -138,7 +138,7 @@ def test_a_number_is_joined_to_the_inventory_where_one_gpu_fits(given: Device, k
     assert device.joined(given, []).key == given.key
 
 
-def test_two_gpus_of_one_number_are_joined_to_neither() -> None:
+def test_two_gpus_with_one_number_are_joined_to_neither() -> None:
     assert device.joined(named(unit="gpu 2"), [*INVENTORY, Known(2, "GPU-x", "0000:4e:00")]).key == "gpu 2"
 
 

@@ -76,7 +76,7 @@ EXAMPLE = 'write it like "1day2h30min" or "20min"'
         ("5" * 41 + "d", "5" * 37 + '...: write "' + "5" * 37 + '...day"'),
     ],
 )
-def test_invalid_durations_name_what_to_write(text, complaint):
+def test_an_invalid_duration_names_the_accepted_form(text, complaint):
     with pytest.raises(durations.DurationError) as caught:
         durations.parse(text)
     assert str(caught.value) == complaint

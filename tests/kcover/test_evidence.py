@@ -74,12 +74,12 @@ def test_secrets_and_user_data_are_removed(text: str, secret: str) -> None:
 
 
 @pytest.mark.parametrize("text", KEPT)
-def test_what_identifies_hardware_and_faults_is_kept(text: str) -> None:
+def test_identifiers_of_hardware_and_faults_are_kept(text: str) -> None:
     assert redact(text) == text
 
 
 @pytest.mark.parametrize("text", [text for text, _ in SECRETS])
-def test_a_second_time_changes_nothing(text: str) -> None:
+def test_redacting_twice_changes_nothing(text: str) -> None:
     assert redact(redact(text)) == redact(text)
 
 

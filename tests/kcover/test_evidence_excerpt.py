@@ -41,7 +41,7 @@ def test_occurrences_next_to_each_other_are_one_excerpt_of_a_bounded_length() ->
     assert found[-2].text.endswith("499") or found[-1].text.endswith("499")
 
 
-def test_a_bundle_that_is_cut_or_no_gzip_gives_what_there_is() -> None:
+def test_a_truncated_or_invalid_bundle_gives_no_excerpt() -> None:
     content = bundle(*(f"line {number}" for number in range(50)), FAULT)
     assert excerpt.around([b"no gzip"], FAULT) == []
     assert excerpt.around([content[: len(content) // 3]], FAULT) == []

@@ -54,7 +54,7 @@ def test_a_quiet_past_lowers_the_limits_and_a_clumped_one_raises_them() -> None:
 
 
 @pytest.mark.parametrize(("nodes", "bound"), [(64, 8), (400, 8), (449, 8), (450, 9), (1000, 20)])
-def test_a_burst_is_one_however_clumped_the_past_was(nodes: int, bound: int) -> None:
+def test_a_burst_is_detected_for_any_past(nodes: int, bound: int) -> None:
     wild = FaultHistory(node_hours=1000, faults=10**4, ten_minutes=5 * 10**4)
     assert limits(nodes, wild)[0] == bound
 
@@ -113,5 +113,5 @@ def test_company_counts_up_to_five() -> None:
     assert (found.ten_minutes, found.faults) == (0 + 1 + 2 + 3 + 4 + 5 * 4, 9)
 
 
-def test_no_faults_teach_nothing() -> None:
+def test_no_faults_change_no_estimate() -> None:
     assert chance.observe([], node_hours=0) == NOTHING

@@ -58,11 +58,11 @@ def kept(wanted: guards.Settings, found: guards.Facts, *, at: datetime = NOW) ->
 NO_MAINTENANCE = "No maintenance window is active here."
 
 
-def test_with_every_guard_off_only_maintenance_is_asked() -> None:
+def test_with_every_guard_off_only_maintenance_is_evaluated() -> None:
     assert passed(settings(), facts(isolated_lately=99)) == [NO_MAINTENANCE]
 
 
-def test_by_default_storm_and_breaker_are_asked() -> None:
+def test_by_default_storm_and_breaker_are_evaluated() -> None:
     assert passed(guards.Settings(), facts()) == [
         NO_MAINTENANCE,
         "No storm: no symptom on more than 0 nodes within 5 min (threshold 3).",
@@ -95,7 +95,7 @@ def test_the_breaker(limit: int | str, eligible: int, isolated: int, *, holds: b
     assert bool(held(settings(breaker={"limit": limit}), found)) is holds
 
 
-def test_the_breaker_says_what_it_counted() -> None:
+def test_the_breaker_reports_its_counts() -> None:
     wanted = settings(breaker={"limit": "20%", "window": 600})
     assert held(wanted, facts(isolated_lately=20)) == [
         "Breaker tripped: 20 of 100 nodes were isolated within 10 min (limit 20)."
@@ -136,7 +136,7 @@ def test_the_budget(limit: int | str, taken: int, *, holds: bool) -> None:
     assert bool(held(settings(budget={"limit": limit}), found)) is holds
 
 
-def test_the_budget_says_over_what_it_counts() -> None:
+def test_the_budget_reports_its_counts() -> None:
     wanted = settings(budget={"limit": 2, "by": "pool"})
     found = facts(slots=guards.Slots(by="pool", name="a100", eligible=25, taken=2))
     assert held(wanted, found) == [
@@ -148,7 +148,7 @@ def test_the_budget_says_over_what_it_counts() -> None:
     ]
 
 
-def test_no_budget_is_none() -> None:
+def test_without_a_budget_no_node_is_held() -> None:
     assert held(settings(), facts(slots=guards.Slots(by="cluster", name="x", eligible=10, taken=10))) == []
 
 
@@ -248,7 +248,7 @@ def test_the_floor(percent: int, eligible: int, healthy: int, *, holds: bool) ->
     assert kept(wanted, replace(found, serving=False)) == []
 
 
-def test_the_floor_says_what_it_keeps() -> None:
+def test_the_floor_reports_its_counts() -> None:
     wanted = settings(floor={"percent": 85})
     pool = guards.Pool(name="a100", eligible=10, healthy=8)
     assert held(wanted, facts(pool=pool)) == ["Pool a100 has 8 healthy nodes of 10 and must keep at least 8."]
@@ -276,7 +276,7 @@ def test_the_cooldown(after: timedelta, *, holds: bool) -> None:
     assert bool(held(settings(cooldown=3600), found)) is holds
 
 
-def test_the_cooldown_says_until_when() -> None:
+def test_the_cooldown_reports_its_end() -> None:
     wanted = settings(cooldown=90)
     assert held(wanted, facts(last_rescue_ended_at=NOW)) == [
         "Cooldown until 2026-11-21 08:01:30 UTC: the last rescue of this node ended at 2026-11-21 08:00:00 UTC."
@@ -284,7 +284,7 @@ def test_the_cooldown_says_until_when() -> None:
     assert passed(wanted, facts())[1:] == ["No cooldown: no rescue of this node ended within 90 s."]
 
 
-def test_no_cooldown_is_not_asked() -> None:
+def test_a_cooldown_of_zero_is_not_evaluated() -> None:
     assert passed(settings(cooldown=0), facts(last_rescue_ended_at=NOW)) == [NO_MAINTENANCE]
 
 
@@ -330,7 +330,7 @@ def test_every_scope_is_known() -> None:
         held(settings(), facts(maintenance=(window(scope="rack", name="7"),)))
 
 
-def test_maintenance_says_where_until_when_and_why() -> None:
+def test_a_maintenance_window_reports_its_scope_end_and_reason() -> None:
     assert held(settings(), facts(maintenance=(window(),))) == [
         "Maintenance window (all clusters) until 2026-11-21 09:00:00 UTC."
     ]
@@ -338,7 +338,7 @@ def test_maintenance_says_where_until_when_and_why() -> None:
     assert held(settings(), found) == ["Maintenance window (pool a100) until 2026-11-21 09:00:00 UTC: new switches"]
 
 
-def test_of_several_windows_the_last_to_end_is_named() -> None:
+def test_the_window_that_ends_last_is_named() -> None:
     short, long = window(end=NOW + SECOND, reason="short"), window(reason="long")
     for order in ((short, long), (long, short)):
         [reason] = held(settings(), facts(maintenance=(*order, window(start=NOW + SECOND, end=NOW + 9 * HOUR))))
@@ -421,7 +421,7 @@ def test_hardware_without_a_storm_passes_as_before() -> None:
     )
 
 
-def test_during_a_storm_only_the_storm_is_asked() -> None:
+def test_during_a_storm_only_the_storm_guard_is_evaluated() -> None:
     on = settings(storm={"enabled": True}, floor={"percent": 90})
     found = replace(EVERYTHING, hardware=True)
     assert [one.code for one in guards.during_storm(on, found, now=NOW).held] == ["storm_code"]
@@ -441,7 +441,7 @@ def test_the_widest_symptom_is_the_storm() -> None:
     assert found.symptom == symptoms[1]
 
 
-def test_of_equals_the_first_trait_and_the_first_name_is_the_storm() -> None:
+def test_among_equal_symptoms_the_first_trait_and_name_is_the_storm() -> None:
     order = [
         symptom(3, "code", "xid 62"),
         symptom(3, "code", "xid 79"),
@@ -489,7 +489,7 @@ def test_of_equals_the_first_trait_and_the_first_name_is_the_storm() -> None:
         ),
     ],
 )
-def test_a_storm_says_what_its_nodes_share(trait: str, said: str) -> None:
+def test_a_storm_reports_its_symptom(trait: str, said: str) -> None:
     on = settings(storm={"enabled": True})
     assert held(on, facts(symptoms=(symptom(4, trait, "X"),))) == [said]
 
@@ -524,7 +524,7 @@ def test_no_symptoms_and_no_nodes_are_no_storm() -> None:
         ({"ten_minutes": 0, "hour": 0, "six_hours": 6}, "6 of 100 nodes failed within 6 h (limit 6)"),
     ],
 )
-def test_reached_is_too_many(faulty: dict[str, int], within: str) -> None:
+def test_a_reached_limit_holds(faulty: dict[str, int], within: str) -> None:
     assert [chance.limit(100, window=one, past=guards.FaultHistory()) for one in chance.WINDOWS] == [5, 5, 6]
     reasons = kept(settings(rate={"enabled": True}), facts(faulty=guards.FaultyNodes(**faulty)))
     assert reasons == ([f"Fault rate too high: {within}. Reboot postponed."] if within else [])
@@ -542,7 +542,7 @@ def test_the_rate_limits_destructive_acts_only() -> None:
     assert kept(settings(rate={"enabled": False}), facts(faulty=guards.FaultyNodes(ten_minutes=99))) == []
 
 
-def test_the_rate_says_what_it_counted() -> None:
+def test_the_rate_reports_its_counts() -> None:
     few = facts(faulty=guards.FaultyNodes(ten_minutes=1, hour=2, six_hours=3))
     verdict = guards.destructive(settings(rate={"enabled": True}), few, act="drain", now=NOW)
     assert str(verdict.passed[-1]) == (
@@ -561,7 +561,7 @@ def test_inv_37_an_excluded_node_is_left_alone(labels: dict[str, str], *, holds:
     assert reasons == (["Node gpu-1 is excluded (label kcover.io/exclude=true)."] if holds else [])
 
 
-def test_what_a_destructive_act_passed() -> None:
+def test_a_destructive_act_lists_the_passed_guards() -> None:
     verdict = guards.destructive(settings(), facts(), act="drain", now=NOW)
     assert [str(one) for one in verdict.passed] == [
         "Node gpu-1 is not excluded (no label kcover.io/exclude=true).",
@@ -636,7 +636,7 @@ def test_an_overridden_guard_is_on_record(name: str) -> None:
         assert [guards.guard_of(why.code) for why in whys if isinstance(why, reasons.Reason)] == [name for _ in lifted]
 
 
-def test_what_was_overridden_is_said() -> None:
+def test_an_overridden_guard_is_described_with_its_user() -> None:
     anna = {"budget": "user:anna"}
     verdict = guards.isolation(settings(budget={"limit": 1}), EVERYTHING, now=NOW, overrides=anna)
     assert [str(one) for one in verdict.overridden] == [
@@ -647,13 +647,13 @@ def test_what_was_overridden_is_said() -> None:
     ]
 
 
-def test_everything_overridden_holds_nothing() -> None:
+def test_overriding_every_guard_holds_nothing() -> None:
     anna = dict.fromkeys(guards.GUARDS, "user:anna")
     verdict = guards.isolation(ALL_ON, EVERYTHING, now=NOW, overrides=anna)
     assert (verdict.held, verdict.again_at, len(verdict.overridden)) == ((), None, len(ISOLATION))
 
 
-def test_nobody_passes_over_an_exclusion() -> None:
+def test_an_exclusion_cannot_be_overridden() -> None:
     anna = dict.fromkeys((*guards.GUARDS, "exclusion"), "user:anna")
     verdict = guards.destructive(ALL_ON, EVERYTHING, act="reboot", now=NOW, overrides=anna)
     assert [one.code for one in verdict.held] == ["excluded"]
@@ -680,13 +680,13 @@ def test_every_override_is_its_own_users() -> None:
         (timedelta(hours=9), guards.MAX_REDECIDE_AFTER),
     ],
 )
-def test_when_a_held_act_is_judged_again(lasts: timedelta, again: timedelta) -> None:
+def test_a_held_act_has_the_time_of_its_next_evaluation(lasts: timedelta, again: timedelta) -> None:
     found = facts(maintenance=(window(end=NOW + lasts),))
     assert guards.isolation(settings(), found, now=NOW).again_at == NOW + again
     assert guards.destructive(settings(), found, act="drain", now=NOW).again_at == NOW + again
 
 
-def test_how_soon_at_the_least_and_at_the_most() -> None:
+def test_the_next_evaluation_is_between_15_seconds_and_five_minutes() -> None:
     assert [one.total_seconds() for one in (guards.REDECIDE_AFTER, guards.MAX_REDECIDE_AFTER)] == [15, 300]
     assert (
         guards.isolation(settings(breaker={"limit": 1}), EVERYTHING, now=NOW + HOUR).again_at
@@ -694,7 +694,7 @@ def test_how_soon_at_the_least_and_at_the_most() -> None:
     )
 
 
-def test_the_last_to_let_go_says_when() -> None:
+def test_the_last_guard_to_end_sets_the_next_evaluation() -> None:
     found = facts(maintenance=(window(end=NOW + timedelta(minutes=1)),), last_rescue_ended_at=NOW, isolated_lately=9)
     wanted = settings(cooldown=120, breaker={"limit": 1})
     assert guards.isolation(wanted, found, now=NOW).again_at == NOW + timedelta(minutes=2)

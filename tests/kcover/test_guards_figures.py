@@ -31,7 +31,7 @@ def test_the_figures_of_an_isolation() -> None:
     assert made["rule"] == {"name": "kce#1", "budget": "5%", "cooldown": 300}
 
 
-def test_the_figures_of_an_act_that_takes_work_away() -> None:
+def test_the_figures_of_a_destructive_act() -> None:
     made = guards.figures(guards.parse({}), facts(labels={guards.EXCLUDE_LABEL: "true"}), act="drain")
     assert set(made) == {"settings", "facts", "excluded"}
     assert set(made["settings"]) == {"storm", "rate", "floor"}

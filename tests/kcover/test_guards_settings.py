@@ -62,13 +62,13 @@ def test_settings_are_values() -> None:
     assert settings.ladder == values.Ladder(reboots=2, window=timedelta(hours=2))
 
 
-def test_what_is_left_out_has_its_default() -> None:
+def test_omitted_settings_have_their_default() -> None:
     assert guards.parse({"storm": {"nodes": 9}}).storm == values.Storm(nodes=9)
     assert guards.parse({"budget": {}}) == guards.Settings()
 
 
 @pytest.mark.parametrize("section", DEFAULTS)
-def test_a_patch_changes_what_it_names(section: str) -> None:
+def test_a_patch_changes_the_sections_that_it_names(section: str) -> None:
     patched = guards.merge(guards.Settings(), {section: OTHERS[section]})
     assert guards.to_json(patched) == {**DEFAULTS, section: OTHERS[section]}
 
@@ -82,7 +82,7 @@ def test_a_patch_leaves_the_rest_of_its_section(section: str, name: str) -> None
     assert guards.merge(guards.parse(OTHERS), {section: {}}) == guards.parse(OTHERS)
 
 
-def test_null_switches_off_what_may_be_off() -> None:
+def test_null_switches_off_optional_guards() -> None:
     patch = {"budget": {"limit": None}, "floor": {"percent": None}, "ladder": {"reboots": None}}
     patched = guards.merge(guards.parse(OTHERS), patch)
     assert (patched.budget.limit, patched.floor.percent, patched.ladder.reboots) == (None, None, None)
@@ -160,7 +160,7 @@ def test_a_mistake_is_named(data: Any, path: str, reason: str) -> None:
         assert str(caught.value) == (f"{path}: {caught.value.reason}" if path else str(caught.value.reason))
 
 
-def test_what_is_shown_of_a_value_is_short() -> None:
+def test_a_long_value_is_shortened_in_errors() -> None:
     with pytest.raises(guards.SettingError) as exact:
         guards.parse({"cooldown": "x" * 58})
     assert str(exact.value.reason).endswith("not '" + "x" * 58 + "'.")

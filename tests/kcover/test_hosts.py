@@ -46,7 +46,7 @@ def test_the_host_in_one_spelling(value: str, expected: str) -> None:
         ("10.16.0.3", "10", False),
     ],
 )
-def test_which_hosts_are_a_node(told: str, name: str, expected: bool) -> None:
+def test_hosts_that_are_a_node_are_found(told: str, name: str, expected: bool) -> None:
     addresses = (*ADDRESSES, "127.0.0.1") if told != "10.16.0.3" or name != "10" else ("127.0.0.1",)
     known = hosts.Hosts([(name, [hosts.host(one) for one in addresses]), ("gpu-77.east", [])])
     assert known.find(told) == ([name] if expected else [])
@@ -57,7 +57,7 @@ def test_a_node_whose_domain_is_not_known_is_found_by_its_name() -> None:
     assert known.find("gpu-4.cluster.example.com") == ["gpu-4"]
 
 
-def test_nodes_of_two_sites_with_one_name_are_told_apart() -> None:
+def test_nodes_of_two_sites_with_one_name_are_distinguished_by_domain() -> None:
     known = hosts.Hosts([("gpu-5", ["gpu-5.sitea.example.com", "10.0.0.5", "gpu-5"])])
     assert known.find("gpu-5.siteb.example.com") == []
     assert known.find("gpu-5.sitea.example.com") == ["gpu-5"]

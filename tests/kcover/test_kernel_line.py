@@ -106,7 +106,7 @@ def test_the_lines_of_programs(before: str) -> None:
     assert kernel_line.is_of_program(before + XID)
 
 
-def test_many_spaces_are_no_form_of_the_kernel() -> None:
+def test_a_line_with_many_spaces_is_not_of_the_kernel() -> None:
     """Each way to divide them would be tried: the time to read such a line grew with its square."""
     for before in ("[" + " " * 4000, "Nov 28 10:00:00 h kernel: [" + " " * 4000):
         assert not kernel_line.is_of_kernel(before + XID)
@@ -152,7 +152,7 @@ def test_the_fields_of_a_journal() -> None:
         ({"SYSLOG_IDENTIFIER": "alice", "appname": "kernel"}, "program"),
     ],
 )
-def test_who_wrote_a_line_in_json(fields: dict[str, Any], writer: str) -> None:
+def test_the_writer_of_a_json_line_is_found(fields: dict[str, Any], writer: str) -> None:
     assert kernel_line.writer(json.dumps({**fields, "msg": XID})) == writer
     assert kernel_line.writer(json.dumps({"msg": XID, **fields})) == writer
 

@@ -45,7 +45,7 @@ def test_no_address(url: str, settings: dict[str, Any], bmc: str, code: str) -> 
 
 
 @pytest.mark.parametrize("node", ["evil.example/x", "u:p@evil.example", "evil.example:1", "a b", "", "[::1]", "Evil"])
-def test_no_address_is_made_of_what_is_no_name(node: str) -> None:
+def test_an_invalid_node_name_gives_no_address(node: str) -> None:
     for url in ("https://{node}-bmc.example", "https://bmc.example"):
         with pytest.raises(NoAddress) as refused:
             address_of(url, {}, node=node, bmc="")
@@ -67,7 +67,7 @@ def test_no_address_is_made_of_what_is_no_name(node: str) -> None:
         ("FFFFFFFF-FFFF-FFFF-FFFF-FFFFFFFFFFFF", "ffffffff-ffff-ffff-ffff-ffffffffffff", None),
     ],
 )
-def test_whether_two_uuids_name_one_machine(one: str, other: str, same: bool | None) -> None:
+def test_uuids_of_one_machine_are_equal(one: str, other: str, same: bool | None) -> None:
     assert same_machine(one, other) is same
 
 

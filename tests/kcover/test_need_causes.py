@@ -47,7 +47,7 @@ def test_the_narrowest_place_that_all_share(places: list[dict[str, str]], shared
         (["a"], "unknown", False),
     ],
 )
-def test_a_new_member_is_worse_and_fewer_are_not(members: list[str], severity: str, worse: bool) -> None:
+def test_a_need_is_worse_with_a_new_member_and_not_with_fewer(members: list[str], severity: str, worse: bool) -> None:
     found = need_causes.is_worse(members=members, severity=severity, than_members=["a", "b"], than_severity="fatal")
     assert found is worse
 

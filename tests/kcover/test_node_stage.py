@@ -13,7 +13,7 @@ def test_the_label_names_the_stage(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("value", ["", "healthy", "standby", "theirs", "PROBATION"])
-def test_other_values_of_the_label_are_not_the_portals(value: str) -> None:
+def test_other_values_of_the_label_are_ignored(value: str) -> None:
     assert node_stage.of({STATE_LABEL: value}) is Stage.HEALTHY
     assert node_stage.of({STATE_LABEL: value, STANDBY_LABEL: "true"}) is Stage.STANDBY
 

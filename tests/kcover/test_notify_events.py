@@ -129,7 +129,7 @@ def test_a_requested_wait_is_granted_up_to_the_longest_delay() -> None:
 @pytest.mark.parametrize(
     ("after", "hours"), [(None, 12.0), (0, None), (3600, 1.0), (24 * 3600, None), (24 * 3600 - 36, 23.99)]
 )
-def test_when_to_remind_of_an_approval_request(after: int | None, hours: float | None) -> None:
+def test_the_reminder_of_an_approval_request_has_a_time(after: int | None, hours: float | None) -> None:
     at = events.reminder_at(NOW, NOW + timedelta(days=1), after=after)
     assert at == (None if hours is None else NOW + timedelta(hours=hours))
     assert events.reminder_at(NOW, NOW, after=after) is None
@@ -164,7 +164,7 @@ def test_each_kind_of_need_is_announced() -> None:
     assert set(announcing) <= set(events.KINDS)
 
 
-def test_each_urgent_event_announces_a_need_or_says_why_not() -> None:
+def test_each_urgent_event_announces_a_need_or_has_a_documented_reason() -> None:
     announcing = {kind for kinds in ANNOUNCEMENTS.values() for kind in kinds}
     assert set(events.URGENT_KINDS) - announcing == set(URGENT_WITHOUT_NEED)
     assert all(reason.endswith(".") for reason in URGENT_WITHOUT_NEED.values())

@@ -45,7 +45,7 @@ def event(kind: str, **more: object) -> Event:
         ("program.fault", []),
     ],
 )
-def test_what_an_event_does_to_alerts(kind: str, moves: list[tuple[str, str]]) -> None:
+def test_each_event_changes_its_alerts(kind: str, moves: list[tuple[str, str]]) -> None:
     assert pager.alert_changes(event(kind), key="its-own-key") == tuple(AlertChange(*one) for one in moves)
 
 

@@ -38,7 +38,7 @@ def sent(moment: str, *, quiet: str = "", digest: str = "", urgent: bool = False
         ("2026-03-28 12:00", "", "02:30", "Sun 29 03:30"),  # a time that does not exist on that day
     ],
 )
-def test_what_is_not_urgent_waits(moment: str, quiet: str, digest: str, at: str) -> None:
+def test_events_that_are_not_urgent_wait(moment: str, quiet: str, digest: str, at: str) -> None:
     assert sent(moment, quiet=quiet, digest=digest) == at
     assert sent(moment, quiet=quiet, digest=digest, urgent=True) == sent(moment)
 

@@ -41,6 +41,6 @@ def test_a_claim(other_seen_at: datetime | None, now: datetime, claim: Claim) ->
         ([("B", "1"), ("C", "1")], None),
     ],
 )
-def test_what_faults_follow(faults: list[tuple[str, str]], code: str | None) -> None:
+def test_faults_follow_a_part_or_stay_with_its_slot(faults: list[tuple[str, str]], code: str | None) -> None:
     found = parts.follows("A", [FaultAt(serial=serial, slot=slot) for serial, slot in faults])
     assert (found and found.code) == code

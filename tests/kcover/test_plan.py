@@ -65,19 +65,19 @@ def test_the_order_is_fixed_whatever_order_the_rule_names() -> None:
 @pytest.mark.parametrize(
     ("written", "seconds"), [("", 600), ("20min", 1200), ("1h", 3600), ("1day1min", 86_460), ("0min", 0)]
 )
-def test_how_long_to_drain(written: str, seconds: int) -> None:
+def test_the_wait_time_of_a_drain(written: str, seconds: int) -> None:
     assert of(("drain", {"waittime": written}))[1].args == {"seconds": seconds, "on_timeout": "hold"}
 
 
 @pytest.mark.parametrize("end", document.DRAIN_TIMEOUTS)
-def test_what_happens_at_the_end_of_the_drain(end: str) -> None:
+def test_the_end_of_a_drain(end: str) -> None:
     assert of("drain", on_drain_timeout=end)[1].args == {"seconds": 600, "on_timeout": end}
 
 
 @pytest.mark.parametrize(
     ("attribute", "args"), [({}, {}), ({"waittime": ""}, {}), ({"waittime": "2h"}, {"wait_seconds": 7200})]
 )
-def test_how_long_to_wait_before_the_reboot(attribute: dict[str, str], args: dict[str, int]) -> None:
+def test_the_wait_time_of_a_reboot(attribute: dict[str, str], args: dict[str, int]) -> None:
     assert of("drain", ("reboot", attribute))[2] == Step(name="reboot", args=args)
 
 
@@ -139,14 +139,14 @@ def test_every_step_has_its_place() -> None:
         ("stopJobs", Step(name="stop_jobs")),
     ],
 )
-def test_what_a_step_is_told(asked: str | tuple[str, dict[str, str]], step: Step) -> None:
+def test_each_action_of_a_rule_gives_its_step(asked: str | tuple[str, dict[str, str]], step: Step) -> None:
     assert of(asked) == (step,)
 
 
 @pytest.mark.parametrize(
     ("code", "value"), [("62", "x-62"), ("remapped.", "x-remapped"), ("y" * 64, "x-" + "y" * 61), ("_", "x")]
 )
-def test_a_code_in_a_label_is_cut_to_what_kubernetes_takes(code: str, value: str) -> None:
+def test_a_code_in_a_label_is_cut_to_the_length_that_kubernetes_accepts(code: str, value: str) -> None:
     actions = (document.Action(name="label", attribute={"key": "a", "value": "x-<code>"}),)
     [step] = plan.of_rule(document.Rule(index=0, priority=0, actions=actions), code=code)
     assert step.args["value"] == value
@@ -209,11 +209,11 @@ def test_the_plans_of_buttons(verb: str, steps: tuple[Step, ...]) -> None:
     assert plan.manual(verb) == steps
 
 
-def test_a_program_lifts_nobodys_cordon() -> None:
+def test_a_program_does_not_lift_a_foreign_cordon() -> None:
     assert plan.manual("uncordon", by_person=False) == (UNCORDON,)
 
 
-def test_a_button_that_is_none() -> None:
+def test_an_unknown_button_is_an_error() -> None:
     with pytest.raises(
         ValueError, match="unknown action 'explode'; use one of cordon, uncordon, drain, reboot, release"
     ):
@@ -227,7 +227,7 @@ def test_the_hash_is_short_stable_and_of_content_only() -> None:
     assert plan.digest((CORDON, turned)) == plan.digest(steps)
 
 
-def test_the_hash_tells_plans_apart() -> None:
+def test_different_plans_have_different_hashes() -> None:
     plans = [
         (),
         (CORDON,),

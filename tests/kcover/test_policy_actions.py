@@ -108,7 +108,7 @@ def test_a_reset_excludes_a_reboot() -> None:
     ]
 
 
-def test_one_device_is_not_isolated_together_with_its_node() -> None:
+def test_a_device_and_its_node_cannot_be_isolated_together() -> None:
     for other in ("cordon", "taint", "drain", "repair"):
         problems = rule_problems(api=document.KCOVER, actions=actions("quarantineDevice", other))
         assert [path for path, _ in problems] == [("actions", 0, "name")]

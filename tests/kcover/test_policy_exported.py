@@ -18,7 +18,7 @@ def test_the_items_of_a_list(kind: str) -> None:
     "document",
     [None, [], "List", {}, {"kind": "RescuePolicy", "items": [1]}, {"kind": "List"}, {"kind": "List", "items": {}}],
 )
-def test_what_is_no_list(document: object) -> None:
+def test_other_documents_are_no_lists(document: object) -> None:
     assert exported.items(document) is None
 
 
@@ -56,5 +56,5 @@ def test_an_annotation_of_kubectl_alone_leaves_none() -> None:
         {"metadata": {"annotations": {"a": "b"}}},
     ],
 )
-def test_anything_else_stays(document: object) -> None:
+def test_other_fields_stay(document: object) -> None:
     assert exported.without_server_fields(document) == document

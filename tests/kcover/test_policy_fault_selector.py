@@ -11,7 +11,7 @@ from kcover.policy import document
 from tests.kcover.policy_documents import rule, rule_problems, rule_reasons
 
 
-def test_all_keys_of_match() -> None:
+def test_every_key_of_match_is_read() -> None:
     read = rule(
         errorCode=["79"],
         match={"sxid": ["12028", "0"], "checks": ["remapped"], "kinds": ["agent"], "minCount": 3, "within": "1h30min"},
@@ -180,7 +180,7 @@ def test_invalid_codes_by_kind(codes: object, path: tuple[Any, ...], code: str) 
     assert (problem.path[-len(path) - 2 :], problem.reason.code) == (("match", "codes", *path), code)
 
 
-def test_an_error_of_codes_says_what_to_write() -> None:
+def test_an_error_of_codes_names_the_accepted_values() -> None:
     [problem] = rule_reasons(match={"codes": []})
     assert problem.reason == reasons.of(
         "match_codes_type", known="pod, condition, alert, event, health, gpud, preflight, agent, other"

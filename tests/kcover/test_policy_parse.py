@@ -176,7 +176,7 @@ def test_names(name: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["shadow", "approve", "enforce"])
-def test_modes(mode: str) -> None:
+def test_modes_of_a_rule_are_read(mode: str) -> None:
     assert rule(mode=mode).mode == mode
 
 

@@ -448,7 +448,7 @@ def test_the_peer_of_an_abnormal_node_in_a_job_of_two_is_no_suspect() -> None:
     assert (verdict.abnormal, verdict.slow, verdict.suspects) == (("n1",), (), ())
 
 
-def test_an_address_that_two_nodes_claim_belongs_to_neither() -> None:
+def test_an_address_claimed_by_two_nodes_belongs_to_neither() -> None:
     reports = job(EVERY_SLOT_OF_1)
     doubled = [report(9, batch(0, 1, 2)) if one.node == "n4" else one for one in reports]
     assert judged(*doubled).slow == judged(*reversed(doubled)).slow == ()

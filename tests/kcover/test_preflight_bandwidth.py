@@ -48,7 +48,7 @@ def test_without_a_device_no_gpu_was_measured(device: dict[str, Any]) -> None:
         (text(device="H\0"), "bandwidth_device_invalid"),
     ],
 )
-def test_what_cannot_be_read_is_refused(given: str, code: str) -> None:
+def test_an_unreadable_report_is_refused(given: str, code: str) -> None:
     with pytest.raises(bandwidth.BandwidthInvalid) as refused:
         bandwidth.read(given)
     assert refused.value.reason.code == code

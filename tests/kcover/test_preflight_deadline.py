@@ -22,6 +22,6 @@ def test_spellings(text: object, minutes: float) -> None:
         *(None, True, 30.5, 59, 86_401, 10**30, -1, [], {}),
     ],
 )
-def test_what_is_refused(value: object) -> None:
+def test_invalid_deadlines_are_refused(value: object) -> None:
     with pytest.raises(DeadlineInvalid):
         parse_deadline(value)

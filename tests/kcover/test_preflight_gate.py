@@ -27,5 +27,5 @@ def test_the_gate(failed: bool, age: timedelta | None, same_machine: bool, found
     assert gate.state(failed=failed, passed_at=passed_at, same_machine=same_machine, now=NOW) is found
 
 
-def test_only_what_is_known_is_a_label() -> None:
+def test_only_known_gates_have_a_label() -> None:
     assert {one: gate.label(one) for one in Gate} == {Gate.PASSED: "passed", Gate.FAILED: "failed", Gate.UNKNOWN: None}

@@ -79,19 +79,19 @@ def test_confirmations_are_with_clean_nodes_that_the_suspect_has_not_met() -> No
         assert not met.intersection(partners)
 
 
-def test_in_a_small_group_nodes_that_failed_only_with_the_suspect_confirm_it() -> None:
+def test_in_a_small_group_nodes_that_failed_with_the_suspect_confirm_it() -> None:
     tests = ran(slow_in("n00", 0, 1, 2), nodes=NODES[:4])
     assert pair_tests.confirmations(tests) == {"n00": ("n01", "n02", "n03")}
     assert pair_tests.judge([*tests, *confirm(tests, "n00", True, True)]).slow == ("n00",)
 
 
-def test_two_nodes_alone_cannot_be_told_apart() -> None:
+def test_the_slow_one_of_two_nodes_cannot_be_determined() -> None:
     tests = ran(slow_in("n00", 0), nodes=NODES[:2])
     assert pair_tests.confirmations(tests) == {"n00": (), "n01": ()}
     assert pair_tests.judge(tests).inconclusive == ("n00", "n01")
 
 
-def test_a_third_node_tells_two_apart() -> None:
+def test_a_third_node_separates_two_suspects() -> None:
     tests = ran(slow_in("n00", 0), nodes=NODES[:2])
     assert pair_tests.confirmations(tests, spares=["s1", "s2"]) == {"n00": ("s1", "s2"), "n01": ("s1", "s2")}
     with_spares = [PairTest((node, spare), node == "n00", node) for node in NODES[:2] for spare in ("s1", "s2")]
@@ -123,7 +123,7 @@ def test_the_verdict_does_not_depend_on_order() -> None:
 
 
 @pytest.mark.parametrize(("limit", "storm"), [(2, True), (3, True), (16, False), (None, False)])
-def test_inv_41_so_many_suspects_at_once_are_a_storm_and_nobody_is_slow(limit: int | None, storm: bool) -> None:
+def test_inv_41_many_suspects_at_once_are_a_storm_and_no_node_is_slow(limit: int | None, storm: bool) -> None:
     failing = [*slow_in("n00", 0, 1, 2, 3, 4), *slow_in("n05", 0, 1, 2, 3), *slow_in("n09", 1, 2)]
     tests = ran(failing)
     verdict = pair_tests.judge(tests, storm_from=limit)
@@ -133,7 +133,7 @@ def test_inv_41_so_many_suspects_at_once_are_a_storm_and_nobody_is_slow(limit: i
     assert not {"n00", "n05", "n09"} & set(verdict.clear)
 
 
-def test_kcovers_rule_names_who_failed_everywhere_unless_it_is_a_storm() -> None:
+def test_kcovers_rule_names_nodes_that_failed_every_pair_unless_it_is_a_storm() -> None:
     tests = ran([*slow_in("n03", 0, 1, 2, 3, 4), *slow_in("n07", 0, 1, 2, 3)])
     verdict = pair_tests.every_pair_failed(tests, nodes=[*NODES, "gone"], storm_from=2)
     assert (verdict.slow, verdict.inconclusive, verdict.storm, len(verdict.clear)) == (("n03",), ("gone",), False, 15)
@@ -144,5 +144,5 @@ def test_kcovers_rule_names_who_failed_everywhere_unless_it_is_a_storm() -> None
     assert (pair.slow, pair.inconclusive) == ((), ("a", "b"))
 
 
-def test_who_has_no_test_is_inconclusive() -> None:
+def test_a_node_without_a_test_is_inconclusive() -> None:
     assert pair_tests.judge(ran(), nodes=[*NODES, "gone"]).inconclusive == ("gone",)

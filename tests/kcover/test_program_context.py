@@ -28,7 +28,7 @@ def seen(*pairs: tuple[str, str]) -> list[Sighting]:
         ([], Suspect.UNDECIDED),
     ],
 )
-def test_who_is_suspected(sightings: list[Sighting], suspect: Suspect) -> None:
+def test_the_suspect_is_found_in_any_order_of_sightings(sightings: list[Sighting], suspect: Suspect) -> None:
     for number in range(3):
         shuffled = random.Random(number).sample(sightings, len(sightings))
         found = judge(A, shuffled)

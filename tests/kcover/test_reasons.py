@@ -13,7 +13,7 @@ PAUSED = reasons.of("paused_because", why="look first")
 MISMATCH = reasons.of("rule_mismatch", rule="kce#1", why=reasons.of("lists_others", listed="48, 63", code="62"))
 
 
-def test_a_reason_is_said_in_english() -> None:
+def test_a_reason_is_rendered_in_english() -> None:
     assert str(PAUSED) == "Automation is paused: look first"
     assert str(reasons.of("paused")) == "Automation is paused."
 
@@ -22,7 +22,7 @@ def test_a_reason_may_name_another() -> None:
     assert str(MISMATCH) == "Rule kce#1 does not match. Lists 48, 63, not 62."
 
 
-def test_a_reason_is_said_in_the_callers_language() -> None:
+def test_a_reason_is_rendered_in_the_callers_language() -> None:
     german = {
         "Rule {rule} does not match. {why}": "Regel {rule} passt nicht: {why}",
         "Lists {listed}, not {code}.": "sie nennt nicht {code}, nur {listed}",
@@ -30,7 +30,7 @@ def test_a_reason_is_said_in_the_callers_language() -> None:
     assert MISMATCH.say(german.__getitem__) == "Regel kce#1 passt nicht: sie nennt nicht 62, nur 48, 63"
 
 
-def test_what_a_parameter_holds_is_no_template() -> None:
+def test_text_in_a_parameter_is_not_rendered_as_a_template() -> None:
     assert str(reasons.of("paused_because", why="{why} {0} %s")) == "Automation is paused: {why} {0} %s"
 
 
@@ -40,7 +40,7 @@ def test_an_unknown_code_is_no_reason() -> None:
 
 
 @pytest.mark.parametrize("params", [{}, {"why": "x", "who": "y"}, {"who": "y"}])
-def test_a_reason_has_what_its_sentence_names(params: dict[str, str]) -> None:
+def test_the_parameters_of_a_reason_match_its_sentence(params: dict[str, str]) -> None:
     with pytest.raises(ValueError, match=r"reason paused_because has the parameters \['why'\], not \["):
         reasons.of("paused_because", **params)
 
@@ -80,7 +80,7 @@ def test_json_there_and_back(reason: reasons.Reason) -> None:
         None,
     ],
 )
-def test_anything_else_is_an_error(data: object) -> None:
+def test_invalid_json_of_a_reason_is_an_error(data: object) -> None:
     with pytest.raises(ValueError, match="not a reason: "):
         reasons.from_json(data)
 
@@ -151,7 +151,7 @@ def test_reasons_that_differ_in_figures_are_alike() -> None:
         [PAUSED, reasons.of("rule_mismatch", rule="kce#1", why=reasons.of("lists_others", listed="48", code="62"))],
     ],
 )
-def test_reasons_that_differ_in_names_or_order_are_not(others: list[reasons.Reason]) -> None:
+def test_reasons_that_differ_in_names_or_order_are_not_alike(others: list[reasons.Reason]) -> None:
     assert not reasons.same_but_for_numbers([PAUSED, MISMATCH], others)
 
 
@@ -196,7 +196,7 @@ def test_alternatives_and_sums_are_one_parameter() -> None:
     assert str(reasons.together(["a", "b"])) == "a and b"
 
 
-def test_every_text_can_be_said() -> None:
+def test_every_sentence_can_be_rendered() -> None:
     for code in sentences.SENTENCES:
         reason = reasons.of(code, **dict.fromkeys(reasons.FIELDS[code], "N"))
         assert "{" not in str(reason).replace("{N}", ""), code
@@ -208,7 +208,7 @@ def test_each_kind_of_storm_has_a_sentence(trait: str) -> None:
     assert reasons.FIELDS[f"storm_of_{trait}"] == {"value"}
 
 
-def test_a_code_is_asked_for_by_a_name_that_exists() -> None:
+def test_an_unknown_code_in_a_lookup_is_an_error() -> None:
     assert reasons.says(PAUSED, "paused_because", "shadow")
     assert reasons.says(reasons.both(reasons.of("shadow"), PAUSED), "shadow")
     assert not reasons.says(PAUSED, "shadow")
@@ -224,13 +224,13 @@ def test_a_code_is_asked_for_by_a_name_that_exists() -> None:
             ask()
 
 
-def test_the_part_of_a_reason_that_says_something_is_found() -> None:
+def test_the_part_of_a_reason_with_a_code_is_found() -> None:
     joined = reasons.both(reasons.of("shadow"), PAUSED)
     assert reasons.saying(joined, "paused_because") == (PAUSED,) == reasons.stored_saying(joined.to_json(), PAUSED.code)
     assert reasons.saying(None, "shadow") == ()
 
 
-def test_a_stored_reason_that_this_version_does_not_know_says_nothing() -> None:
+def test_a_stored_reason_of_a_newer_version_has_no_known_code() -> None:
     newer = {"code": "of_a_newer_version", "params": {}}
     joined = {"code": "all", "params": {"reasons": [reasons.of("shadow").to_json(), newer]}}
     assert [reasons.stored_saying(stored, "shadow") for stored in ({}, newer, joined)] == [(), (), ()]

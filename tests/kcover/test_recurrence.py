@@ -28,7 +28,7 @@ def test_a_weekly_time_stays_the_local_time_in_summer_and_winter() -> None:
     assert [start.astimezone(UTC).hour for start, _end in found] == [18, 19, 19, 19]
 
 
-def test_when_clocks_go_back_both_readings_of_a_time_are_covered() -> None:
+def test_a_local_time_that_occurs_twice_is_covered_twice() -> None:
     found = repeated(datetime(2026, 10, 24, 2, 30, tzinfo=BERLIN), 2, "day", datetime(2026, 10, 26, 12, tzinfo=BERLIN))
     _, (start, end), _ = found
     assert start == datetime(2026, 10, 25, 0, 30, tzinfo=UTC)  # the first 02:30
@@ -38,7 +38,7 @@ def test_when_clocks_go_back_both_readings_of_a_time_are_covered() -> None:
     ]
 
 
-def test_when_clocks_go_forward_a_skipped_start_begins_early_and_the_span_is_no_shorter() -> None:
+def test_a_skipped_local_time_begins_early_and_lasts_as_long() -> None:
     found = repeated(datetime(2026, 3, 28, 2, 30, tzinfo=BERLIN), 2, "day", datetime(2026, 3, 30, 12, tzinfo=BERLIN))
     start, end = found[1]
     assert (local(start), local(end)) == ("03-29 01:30", "03-29 05:30")
@@ -83,7 +83,9 @@ def test_spans_cover_their_local_times_and_follow_each_other(after, minutes, zon
         ("day", "UTC", MAX_SPANS, 1, "until", "repeat_too_many"),
     ],
 )
-def test_what_is_unclear_is_refused(every: str, zone: str, days: int, hours: float, field: str, code: str) -> None:
+def test_an_unclear_recurrence_is_refused(
+    every: str, zone: str, days: int, hours: float, field: str, code: str
+) -> None:
     start = datetime(2026, 6, 1, 2, tzinfo=UTC)
     with pytest.raises(RecurrenceError) as refused:
         repeated(start, hours, every, start + timedelta(days=days), zone)

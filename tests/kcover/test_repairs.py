@@ -27,7 +27,7 @@ ALLOWED = {
 
 
 @pytest.mark.parametrize(("verb", "state"), list(itertools.product(Verb, State)))
-def test_every_verb_in_every_state(verb: Verb, state: State) -> None:
+def test_every_move_in_every_state(verb: Verb, state: State) -> None:
     refusal = repairs.refusal(state, verb, Validation.PASSED)
     assert (refusal is None) == ((verb, state) in ALLOWED)
     assert (verb in repairs.possible(state)) == (refusal is None)
@@ -53,7 +53,7 @@ def test_only_a_passed_validation_closes_a_repair(state: State, validation: Vali
 
 
 @pytest.mark.parametrize(("verb", "state", "validation"), list(itertools.product(Verb, State, Validation)))
-def test_other_verbs_do_not_look_at_the_validation(verb: Verb, state: State, validation: Validation) -> None:
+def test_other_moves_ignore_the_validation(verb: Verb, state: State, validation: Validation) -> None:
     if verb is not Verb.CLOSE:
         assert repairs.refusal(state, verb, validation) == repairs.refusal(state, verb, Validation.PASSED)
 
@@ -101,7 +101,7 @@ def test_each_state_is_reached_from_the_first() -> None:
         ("ann", None, repairs.UNATTENDED_AFTER, "repair_without_date"),
     ],
 )
-def test_what_makes_a_repair_need_a_person(
+def test_an_overdue_unassigned_or_old_repair_needs_a_person(
     assignee: str, due: datetime | None, age: timedelta, code: str | None
 ) -> None:
     why = repairs.need(assignee=assignee, due=due, opened_at=NOW - age, now=NOW)

@@ -199,7 +199,7 @@ def test_isolations_follow_the_events_that_begin_and_end_them() -> None:
     assert [(one.time, one.work) for one in found] == [(Span(at(1), at(3)), first), (Span(at(5), at(9)), second)]
 
 
-def test_what_never_recovered_is_censored_and_not_left_out() -> None:
+def test_open_recoveries_are_censored() -> None:
     known = times(
         [Lasted(1 * HOUR), Lasted(2 * HOUR), Lasted(3 * HOUR, False), Lasted(4 * HOUR), Lasted(9 * HOUR, False)]
     )
@@ -243,7 +243,7 @@ def test_an_isolation_is_false_if_nothing_was_repaired_and_the_node_stays_sound(
     assert rescues.false_isolations(records, START, at(50)) == Share(0, 0)
 
 
-def test_success_automation_and_steps_count_what_ended_in_the_period() -> None:
+def test_success_automation_and_steps_count_rescues_that_ended_in_the_period() -> None:
     done, broken = Span(at(1), at(2)), Span(at(3), at(4))
     found = [
         work(runs=[Run("reboot", "failed", done), Run("reboot", "done", broken), Run("drain", "skipped", done)]),

@@ -36,7 +36,7 @@ def test_a_window_counts_once_the_part_was_seen_before_it() -> None:
     assert not risk.learn(risk.NODE, [History(NOW - 55 * DAY, faults)], now=NOW).by_faults
 
 
-def test_what_the_fleet_shows_counts_more_with_each_window() -> None:
+def test_the_estimate_follows_the_fleet_with_each_window() -> None:
     sound = Learned(risk.NODE, {0: Seen(100_000, 1_000)})
     assert risk.after(sound, 0).probability == pytest.approx(0.01, rel=0.01)
     assert (

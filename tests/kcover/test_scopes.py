@@ -31,7 +31,7 @@ from kcover.nodes import scopes
         ({"domains": {"rack": []}}, "domains", "scope_empty"),
     ],
 )
-def test_what_is_no_scope_is_refused(document: dict[str, Any], field: str, code: str) -> None:
+def test_invalid_scopes_are_refused(document: dict[str, Any], field: str, code: str) -> None:
     with pytest.raises(scopes.ScopeError) as refused:
         scopes.parse(document)
     assert (refused.value.field, refused.value.reason.code) == (field, code)

@@ -104,7 +104,7 @@ def test_an_invalid_table_is_refused_by_its_path(table: Any, path: str) -> None:
         ({"status": "False"}, "task hung", "warning", False),
     ],
 )
-def test_a_state_stands_now_and_since_its_own_time(
+def test_a_standing_state_has_its_own_time(
     told: dict[str, Any], message: str, severity: str, stands: bool, now: datetime
 ) -> None:
     stated = Condition(**{"type": "Stuck", "status": "True", "message": message, "since": now, **told})

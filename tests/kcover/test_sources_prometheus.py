@@ -56,7 +56,7 @@ def test_a_second_xid_of_one_gpu_is_another_fault() -> None:
     assert read(query, *both, before=second.after, at=later).reading.observations == ()
 
 
-def test_what_an_older_portal_has_told_is_not_told_again() -> None:
+def test_a_series_that_an_older_portal_reported_is_not_reported_again() -> None:
     query = "DCGM_EXP_XID_ERRORS_COUNT > 0"
     series = {"__name__": "DCGM_EXP_XID_ERRORS_COUNT", "gpu": "2", "xid": "43"}
     place = "gpu-1\tDCGM_EXP_XID_ERRORS_COUNT\tgpu 2"

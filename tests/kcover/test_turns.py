@@ -5,7 +5,7 @@ from hypothesis import given, strategies as st
 from kcover.values import turns
 
 
-def test_one_of_each_queue_in_turn() -> None:
+def test_items_of_each_queue_take_turns() -> None:
     assert turns.in_turns(["abc", "d", "ef"], limit=10) == list("adebfc")
     assert turns.in_turns(["abc", "d", "ef"], limit=4) == list("adeb")
     assert turns.in_turns([], limit=4) == []

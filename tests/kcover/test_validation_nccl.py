@@ -64,7 +64,7 @@ def settle(
     return {node: nccl.outcome(node, meetings) for node in nodes}, len(meetings)
 
 
-def test_sound_nodes_meet_once_and_slow_ones_are_told_from_their_partners() -> None:
+def test_sound_nodes_are_tested_once_and_slow_nodes_are_separated_from_their_partners() -> None:
     assert settle("abcd") == (dict.fromkeys("abcd", "passed"), 2)
     assert settle("abc") == (dict.fromkeys("abc", "passed"), 2)
     found, _ = settle("abcdef", slow="c")

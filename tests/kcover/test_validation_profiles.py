@@ -80,7 +80,7 @@ def test_dcgm_runs_last_and_its_level_is_not_a_limit() -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_named_by_its_path(document: Any, found: list[tuple[str, str]]) -> None:
+def test_an_invalid_profile_is_refused_by_path(document: Any, found: list[tuple[str, str]]) -> None:
     assert problems(document) == found
 
 

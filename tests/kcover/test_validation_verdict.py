@@ -46,7 +46,7 @@ def test_a_failure_of_any_kind_wins_and_the_rest_is_not_proven() -> None:
         assert bool(verdict.because) == (verdict.state != node_verdict.PASSED)
 
 
-def test_proof_is_what_a_check_measured() -> None:
+def test_a_measured_check_is_a_proof_of_hardware() -> None:
     for statuses in every():
         measured = {*statuses[:3]} & {*GOOD, "fail"}
         assert judge(*statuses).proof == ("hardware" if measured else "none"), statuses

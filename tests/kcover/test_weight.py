@@ -114,7 +114,7 @@ def test_the_xid_that_a_text_names(text: str, code: int | None) -> None:
         ("NVRM: Xid (PCI:0000:3b:00): 31, pid=1234, name=,NVRM: Xid ():9, Ch 00000010", {31}),
     ],
 )
-def test_all_xids_that_a_text_names(text: str, codes: set[int]) -> None:
+def test_all_xids_in_a_text_are_found(text: str, codes: set[int]) -> None:
     """The first of them alone told the others away."""
     assert weight.named_xids(text) == codes
 
@@ -130,7 +130,7 @@ def test_all_xids_that_a_text_names(text: str, codes: set[int]) -> None:
         ("x", "warning"),
     ],
 )
-def test_the_word_for_a_severity(word: str, severity: str) -> None:
+def test_each_word_maps_to_a_severity(word: str, severity: str) -> None:
     assert weight.severity_of(word) == severity
 
 

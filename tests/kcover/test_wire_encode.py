@@ -102,7 +102,7 @@ def test_every_field_is_written():
     assert transmit(report) == wire.Decoded(report)
 
 
-def test_none_is_left_out():
+def test_none_is_omitted():
     report = copy(REPORT, faults=(Fault(kind="xid", code=79),), checks=(Check(name="ping", status="fail"),))
     written = wire.encode(report)
     assert set(written["faults"][0]) == {"kind", "code", "message", "source", "drill", "count"}

@@ -130,7 +130,7 @@ def test_the_forms_of_an_address(printed, pci, mig):
         ("62, first\n SUBSYSTEM=pci\n DEVICE=+pci:0000:4e:00.0", 62, "first"),
     ],
 )
-def test_the_code_and_what_follows(printed, code, text):
+def test_code_and_text_of_a_line_are_parsed(printed, code, text):
     fault_line = seen(f"NVRM: Xid (PCI:0000:4e:00): {printed}")
     assert (fault_line.code, fault_line.text) == (code, text)
 

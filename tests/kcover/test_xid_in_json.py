@@ -24,7 +24,7 @@ XID, SXID = "NVRM: Xid (PCI:0000:c5:00): ", "nvidia-nvswitch3: SXid (PCI:0000:04
         SXID + "20034, Non-fatal, Link 44 LTSSM Fault Up",
     ],
 )
-def test_a_line_in_json_says_what_the_line_says(form: str, end: str, text: str) -> None:
+def test_a_json_line_is_parsed_like_its_plain_text(form: str, end: str, text: str) -> None:
     plain, wrapped = xid.parse_line(text), xid.parse_line(form % json.dumps(text + end))
     assert plain is not None
     assert wrapped is not None

@@ -36,7 +36,7 @@ def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     doorbell.forget_failure()
 
 
-def test_a_redis_that_hangs_holds_nobody_up_and_loses_nothing(
+def test_a_redis_that_hangs_delays_no_report_and_loses_no_fault(
     silent: None, django_capture_on_commit_callbacks: Any
 ) -> None:
     world = World()

@@ -55,7 +55,7 @@ def test_defaults_need_no_environment() -> None:
         ("KCOVER_MAIL_FROM", "a@b.example\nBcc: c@d.example"),
     ],
 )
-def test_nonsense_is_refused_by_name_with_what_is_accepted(name: str, value: str) -> None:
+def test_an_invalid_variable_is_refused_with_the_accepted_values(name: str, value: str) -> None:
     accepts = next(one.accepts for one in env.VARIABLES if one.name == name)
     with pytest.raises(env.SettingsInvalid) as refused:
         env.read({name: value})
@@ -75,7 +75,7 @@ def test_nonsense_is_refused_by_name_with_what_is_accepted(name: str, value: str
         ("KCOVER_MAIL_FROM", "kcover portal <kcover@example.com>"),
     ],
 )
-def test_what_makes_sense_is_taken_as_it_is(name: str, value: str) -> None:
+def test_a_valid_variable_is_read_unchanged(name: str, value: str) -> None:
     assert env.read({name: value})[name] == value
 
 
@@ -96,7 +96,7 @@ def test_every_bad_variable_is_named_at_once() -> None:
         env.read({"KCOVER_MODE": "x", "KCOVER_WORKERS": "x"})
 
 
-def test_a_misspelt_variable_is_refused_and_the_agents_are_not() -> None:
+def test_a_misspelt_variable_is_refused_and_agent_variables_are_ignored() -> None:
     with pytest.raises(env.SettingsInvalid, match="KCOVER_MODUS is not a portal setting"):
         env.read({"KCOVER_MODUS": "enforce", "KCOVER_AGENT_URL": "http://x"})
 

@@ -120,13 +120,13 @@ def test_a_resolver_that_does_not_answer_is_silence_in_time(monkeypatch: pytest.
     assert not caught.value.arrived
 
 
-def test_an_answer_that_is_cut_short_is_none(serve) -> None:
+def test_a_truncated_answer_counts_as_no_answer(serve) -> None:
     port = serve(lambda connection: (read(connection), connection.sendall(HEAD + b"[]")))
     with pytest.raises(outgoing.NoResponse, match="does not answer"):
         outgoing.post(f"http://127.0.0.1:{port}/", {}, secret="", seconds=5)
 
 
-def test_an_answer_in_time_is_one_and_nobody_is_cut_after_it(serve) -> None:
+def test_a_connection_is_not_cut_after_its_answer_arrived_in_time(serve) -> None:
     port = serve(
         lambda connection: (
             read(connection),

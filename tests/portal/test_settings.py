@@ -31,7 +31,7 @@ def run(*words: str, folder: Path = ROOT, **settings: str) -> subprocess.Complet
     ],
     ids=lambda words: words[1],
 )
-def test_nonsense_in_the_settings_ends_every_program_with_one_line(words: tuple[str, ...]) -> None:
+def test_an_invalid_setting_ends_every_program_with_one_line(words: tuple[str, ...]) -> None:
     ended = run(*words, KCOVER_MODE="yolo")
     assert (ended.returncode, ended.stdout, ended.stderr) == (2, "", f"kcover portal: {MODE}\n")
 
@@ -44,7 +44,7 @@ def test_a_server_of_several_processes_does_not_try_again_for_ever() -> None:
     assert "Traceback" not in ended.stderr
 
 
-def test_a_folder_that_cannot_be_made_is_said() -> None:
+def test_a_folder_that_cannot_be_created_is_an_error_of_one_line() -> None:
     ended = run("manage.py", "check", KCOVER_DATABASE_URL="sqlite:////proc/kcover/db.sqlite3")
     assert ended.returncode == 2
     assert ended.stderr.startswith("kcover portal: KCOVER_DATABASE_URL: cannot create /proc/kcover/db.sqlite3: ")

@@ -169,7 +169,7 @@ def test_the_namespace_rule_of_events(running, core, namespace, about, accepted)
         )
 
 
-def test_events_nobody_writes_are_gone_after_an_hour(running, core):
+def test_events_that_are_not_updated_expire_after_an_hour(running, core):
     running.put("Event", {"metadata": {"name": "e", "namespace": "default"}, "involvedObject": {"kind": "Node"}})
     running.do(running.api.expire_events)
     assert len(core.list_namespaced_event("default").items) == 1
@@ -224,7 +224,7 @@ def test_refusals_are_phrased_as_the_api_server_phrases_them(shared):
     assert (status, body["message"]) == (404, 'namespaces "nowhere" not found')
 
 
-def test_tables_and_metadata_for_those_who_ask(running):
+def test_tables_and_metadata_are_returned_on_request(running):
     running.put("Node", node("a"))
     running.do(lambda: running.store.patch("Node", "", "a", {"spec": {"unschedulable": True}}))
     accept = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
@@ -248,7 +248,7 @@ def test_tables_and_metadata_for_those_who_ask(running):
 # Watching
 
 
-def test_a_watch_tells_what_happens_after_a_list(running, core):
+def test_a_watch_returns_events_after_a_list(running, core):
     running.put("Node", node("a"))
     version = core.list_node().metadata.resource_version
     running.do(lambda: running.store.patch("Node", "", "a", {"spec": {"unschedulable": True}}))
@@ -292,7 +292,7 @@ def test_a_selection_makes_additions_and_deletions_of_changes(running, core):
     assert [event["type"] for event in stream] == ["ADDED", "DELETED", "ADDED"]
 
 
-def test_a_watch_without_a_version_begins_with_what_there_is(running):
+def test_a_watch_without_a_version_begins_with_the_current_objects(running):
     running.put("Node", node("a"))
     _, _, lines = raw(running, "GET", "/api/v1/nodes?watch=1&timeoutSeconds=1&labelSelector=!x")
     assert (lines["type"], lines["object"]["metadata"]["name"]) == ("ADDED", "a")
@@ -392,7 +392,7 @@ def test_spec_and_status_are_written_apart(running, core):
     assert {item.type for item in after.status.conditions} == {"Ready", "GpuHealthy"}
 
 
-def test_what_changes_nothing_makes_no_version(running, core):
+def test_a_patch_without_a_change_makes_no_version(running, core):
     running.put("Node", node("a"))
     first = core.patch_node("a", {"spec": {"unschedulable": True}})
     again = core.patch_node("a", {"spec": {"unschedulable": True}})
@@ -426,7 +426,7 @@ def test_dry_runs_change_nothing(running, core):
         ({"metadata": {"annotations": {"x": "y" * 262144}}}, "Too long"),
     ],
 )
-def test_nonsense_on_a_node_is_422_with_the_field(running, core, patch, message):
+def test_an_invalid_node_is_422_with_the_field(running, core, patch, message):
     running.put("Node", node("a"))
     status, body, _ = refused(core.patch_node, "a", patch)
     assert (status, body["reason"]) == (422, "Invalid")
@@ -526,7 +526,7 @@ def evict(running, name, *, version="policy/v1", **options):
 
 
 @pytest.mark.parametrize("version", ["policy/v1", "policy/v1beta1"])
-def test_a_budget_lets_go_what_it_can_spare_and_names_itself_when_it_cannot(guarded, version):
+def test_a_budget_allows_an_eviction_it_can_spare_and_is_named_otherwise(guarded, version):
     status, _, body = evict(guarded, "a", version=version)
     assert (status, body["status"]) == (201, "Success")
     gone = guarded.store.get("Pod", "default", "a")
@@ -571,7 +571,7 @@ def test_eviction_keeps_its_preconditions(guarded):
     assert guarded.store.find("Pod", "default", "a") is None
 
 
-def test_budgets_are_asked_before_preconditions(guarded):
+def test_budgets_are_checked_before_preconditions(guarded):
     evict(guarded, "a")
     assert evict(guarded, "b", preconditions={"uid": "other"})[0] == 429
 
@@ -604,7 +604,7 @@ def test_finished_pods_and_unready_ones_of_a_satisfied_budget_go(guarded):
 # Who may call, and what they are told
 
 
-def test_nobody_comes_in_without_a_token(shared):
+def test_a_request_without_a_valid_token_is_unauthorized(shared):
     status, _, body = raw(shared, "GET", "/api/v1/nodes", token="")
     assert (status, body["reason"]) == (401, "Unauthorized")
     assert raw(shared, "GET", "/api/v1/nodes", token="wrong")[0] == 401
@@ -815,7 +815,7 @@ def test_a_request_can_be_held_before_or_after_its_effect_and_then_goes_on(runni
     ]
 
 
-def test_a_held_request_whose_client_hangs_up_comes_to_nothing(running, core):
+def test_a_held_request_whose_client_hangs_up_has_no_effect(running, core):
     running.put("Node", node("a"))
     running.do(lambda: running.api.faults.add({"status": "hold", "match": "PATCH"}))
     with contextlib.closing(http.client.HTTPConnection(running.url.removeprefix("http://"))) as connection:
@@ -828,7 +828,7 @@ def test_a_held_request_whose_client_hangs_up_comes_to_nothing(running, core):
     assert running.api.calls.report(verb="patch")["calls"][0]["applied"] is False
 
 
-def test_a_fault_may_ask_what_a_list_selects(running, core):
+def test_a_fault_can_match_a_list_selection(running, core):
     for name in ("a", "b"):
         running.put("Node", node(name, of=name))
     running.do(lambda: running.api.faults.add({"status": 500, "match": "GET", "object": '"name":"b"'}))
@@ -837,7 +837,7 @@ def test_a_fault_may_ask_what_a_list_selects(running, core):
         core.list_node(label_selector="of=b")
 
 
-def test_a_fault_may_ask_what_the_object_is_like_and_let_some_requests_pass(running, core):
+def test_a_fault_can_match_the_object_and_skip_requests(running, core):
     running.put("Node", node("a"))
     running.do(
         lambda: running.api.faults.add(

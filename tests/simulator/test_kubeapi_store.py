@@ -58,7 +58,7 @@ def test_changes_reach_every_subscriber_in_their_order_even_when_one_writes(obje
     assert len(seen) == 2
 
 
-def test_a_running_pod_is_marked_and_goes_when_its_kubelet_says_so(objects):
+def test_a_running_pod_is_marked_and_deleted_by_its_kubelet(objects):
     objects.create("Pod", pod("p", grace=30))
     marked = objects.delete("Pod", "default", "p")
     assert marked["metadata"]["deletionGracePeriodSeconds"] == 30
@@ -84,7 +84,7 @@ def test_finalizers_hold_an_object_until_the_last_is_off(objects):
     assert objects.find("Node", "", "a") is None
 
 
-def test_what_was_owned_goes_with_its_owner_unless_another_owner_is_left(objects):
+def test_owned_objects_are_deleted_with_their_last_owner(objects):
     garbage.Collector(objects)
     job = objects.create("Job", {"metadata": {"name": "j", "namespace": "default"}, "spec": {}})
     other = objects.create("Job", {"metadata": {"name": "k", "namespace": "default"}, "spec": {}})
@@ -131,7 +131,7 @@ def test_label_selectors(objects, selector, names):
 
 
 @pytest.mark.parametrize("selector", ["a=b=c", "a in b", "=x", "a in (x", "!!a"])
-def test_a_selector_that_is_none_is_refused(selector):
+def test_an_invalid_selector_is_refused(selector):
     with pytest.raises(errors.ApiError, match="unable to parse"):
         selectors.parse_labels(selector)
 
@@ -182,7 +182,7 @@ def test_ages_are_shortened_as_kubectl_shortens_them(seconds, shown):
         ({"ready": True, "state": {"running": {}}}, True, ["1/1", "Terminating", "0"]),
     ],
 )
-def test_the_word_for_a_pod(status, deleting, cells):
+def test_the_status_column_of_a_pod(status, deleting, cells):
     obj = pod("p")
     obj["status"]["containerStatuses"] = [{"name": "main", **status}]
     if deleting:
@@ -291,7 +291,7 @@ def test_strategic_directives():
         ({}, 0, 1),
     ],
 )
-def test_what_a_budget_allows_of_four_pods(objects, spec, unready, allowed):
+def test_the_allowed_disruptions_of_a_budget(objects, spec, unready, allowed):
     guard = budgets.Budgets(objects)
     objects.create("PodDisruptionBudget", budget("b", {"app": "x"}, **spec))
     for number in range(4):

@@ -146,7 +146,7 @@ def test_drain_waits_for_the_budget_and_leaves_daemons(kubectl, running):
     assert any(row["status"] == 429 for row in counted["calls"])
 
 
-def test_drain_gives_up_in_the_words_of_the_budget(kubectl, running):
+def test_drain_gives_up_with_the_message_of_the_budget(kubectl, running):
     running.do(lambda: running.store.patch("PodDisruptionBudget", "default", "web", {"spec": {"minAvailable": 2}}))
     text = kubectl("drain", "gpu-0", "--ignore-daemonsets", "--timeout=2s", ok=False)
     assert "Cannot evict pod as it would violate the pod's disruption budget" in text

@@ -70,7 +70,7 @@ async def test_only_a_power_cycle_brings_some_machines_back(cluster, client, cur
     assert (host.power, len(host.faults)) == ((machine.UP, 0) if cure == "power_cycle" else (machine.DEAD, 1))
 
 
-async def test_a_reboot_does_not_cure_what_needs_a_power_cycle(cluster):
+async def test_a_reboot_does_not_cure_a_fault_that_needs_a_power_cycle(cluster):
     host = cluster.world.machines[NODE]
     injector.inject(cluster.world, injector.parse({"node": NODE, "code": 79, "cure": "power_cycle"}))
     host.reboot("requested")
@@ -78,7 +78,7 @@ async def test_a_reboot_does_not_cure_what_needs_a_power_cycle(cluster):
     assert (host.power, len(host.faults)) == (machine.UP, 1)
 
 
-async def test_nobody_without_the_password_gets_in(client):
+async def test_a_request_without_the_password_is_refused(client):
     wrong = {"Authorization": aiohttp.encode_basic_auth("x", "y")}
     async with client.post(RESET, json={"ResetType": "ForceOff"}, headers=wrong) as answer:
         assert answer.status == 401

@@ -72,7 +72,7 @@ def lives(node: str) -> bool:
     return any(task.get_name() == f"agent {node}" for task in asyncio.all_tasks())
 
 
-async def test_every_node_enrols_once_and_tells_what_it_is_made_of(tmp_path, portal):
+async def test_every_node_enrols_once_and_reports_its_inventory(tmp_path, portal):
     async with running(tmp_path, portal) as (simulation, _):
         await portal.heard_from(3)
         assert sorted(portal.enrolments) == ["gpu-0001", "gpu-0002", "gpu-0003"]
@@ -114,7 +114,7 @@ async def test_a_drill_is_marked_and_an_sxid_is_one_fault(tmp_path, portal):
         assert [(fault.code, fault.count) for fault in portal.faults("gpu-0003")] == [(13, 3)]
 
 
-async def test_repeats_of_a_fault_are_told_once_their_window_is_over(tmp_path, portal):
+async def test_repeats_of_a_fault_are_reported_once_after_their_window(tmp_path, portal):
     clock = Clock()
     async with running(tmp_path, portal, now=clock) as (_, http):
         await portal.heard_from(3)
@@ -195,7 +195,7 @@ async def test_a_fault_that_outlives_a_reboot_is_reported_from_the_new_boot(tmp_
         assert boots == [before, simulation.world.machines["gpu-0001"].boot_id]
 
 
-async def test_a_stopped_agent_is_silent_and_tells_later_what_it_missed(tmp_path, portal):
+async def test_a_stopped_agent_is_silent_and_reports_missed_faults_later(tmp_path, portal):
     async with running(tmp_path, portal, heartbeat=0.2) as (_, http):
         await portal.heard_from(3)
         async with http.post("/sim/nodes/gpu-0001/agent", json={"running": False}) as response:
@@ -226,7 +226,7 @@ async def test_agents_wait_for_a_portal_that_is_down_and_lose_nothing(tmp_path, 
         assert simulation.fleet.agents["gpu-0001"].running
 
 
-async def test_a_token_that_is_no_longer_taken_is_asked_for_again(tmp_path, portal):
+async def test_an_agent_enrols_again_when_its_token_is_refused(tmp_path, portal):
     async with running(tmp_path, portal) as (_, http):
         await portal.heard_from(3)
         portal.tokens.clear()

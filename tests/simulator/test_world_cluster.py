@@ -188,7 +188,7 @@ def test_a_reboot_cures_by_default(cluster):
     assert log_of(host) == []
 
 
-def test_a_fault_that_no_reboot_cures_is_printed_again_until_somebody_comes(cluster):
+def test_a_fault_that_no_reboot_cures_is_printed_again_until_a_repair(cluster):
     host = cluster.world.machines["gpu-0003"]
     injector.inject(cluster.world, order(cure="repair", gpu=2))
     assert len(log_of(host)) == 1
@@ -370,7 +370,7 @@ def test_pods_of_a_machine_that_is_down_stay_terminating_until_it_is_back(cluste
     assert cluster.store.find("Pod", "serving", pod["metadata"]["name"]) is None
 
 
-def test_a_killed_program_is_restarted_ever_later(cluster):
+def test_a_killed_program_is_restarted_at_growing_intervals(cluster):
     pod = cluster.store.list("Pod", namespace="training")[0]
     node, name = pods.node_of(pod), pod["metadata"]["name"]
     injector.inject(cluster.world, order(node=node, code=31, gpu=3, kill=True))

@@ -42,7 +42,7 @@ def test_draws_follow_the_rates():
     assert all(one.hangs_node == (one.id in ("node_unresponsive", "host_kernel_or_part")) for one in drawn)
 
 
-def test_one_seed_one_weather():
+def test_one_seed_gives_the_same_weather():
     loaded = mix.load()
     first, second = ([loaded.draw(random.Random(3), preset="high") for _ in range(3)] for _ in range(2))
     assert first == second

@@ -68,7 +68,7 @@ def test_the_official_client_works_with_the_kubeconfig(served):
     ]
 
 
-def test_a_node_reboots_when_asked(served):
+def test_a_node_reboots_on_request(served):
     url, kubeconfig = served
     before = ask(url, "/sim/nodes/gpu-0005")[1]["boot_id"]
     assert ask(url, "/sim/nodes/gpu-0005/reboot", method="POST")[0] == 202
@@ -101,7 +101,7 @@ def test_faults_are_injected_from_the_command_line(served, capsys):
     assert ask(url, "/sim/nodes/gpu-0002/cure", method="POST")[1] == {"node": "gpu-0002", "cured": 2, "power": "up"}
 
 
-def test_what_cannot_be_injected_is_explained(served, capsys):
+def test_an_impossible_injection_is_explained(served, capsys):
     url, _ = served
     assert command.main(["inject", "--node", "gpu-0001", "--xid", "79", "--gpu", "4", "--url", url]) == 1
     assert "gpu: gpu-0001 has GPUs 0 to 3" in capsys.readouterr().err
@@ -147,7 +147,7 @@ def test_a_gpu_that_the_node_does_not_have_is_refused_with_those_it_has(served, 
     assert ask(served[0], "/sim/faults", {**order, "node": "cpu-01"})[1]["reason"] == f"cpu-01 has no GPUs, not {gpu}"
 
 
-def test_an_unknown_node_is_answered_with_what_there_is(served):
+def test_an_unknown_node_is_refused_with_the_known_nodes(served):
     for path, body in (("/sim/faults", {"node": "gpu-0099", "code": 79}), ("/sim/nodes/gpu-0099/reboot", {})):
         status, answer = ask(served[0], path, body)
         assert status == 404
@@ -176,7 +176,7 @@ def test_calls_are_counted_and_api_faults_happen(served):
     assert ask(url, "/sim/api-faults")[1] == {"pending": [], "hanging": []}
 
 
-def test_the_state_tells_the_truth(served):
+def test_the_state_matches_the_simulation(served):
     url, _ = served
     state = ask(url, "/sim/state")[1]
     assert len(state["nodes"]) == 13
@@ -215,7 +215,7 @@ def test_a_port_that_is_taken_is_an_error(served):
     assert "Traceback" not in ended.stderr
 
 
-def test_other_systems_hear_a_fault(served):
+def test_other_systems_receive_a_fault(served):
     url, _ = served
     line = ask(url, "/sim/faults", {"node": "gpu-0012", "kind": "xid", "code": 48})[1]["lines"][0]
     query = urllib.parse.quote('{k8s_daemonset_name="dmesg"} |~ "(?i)nvrm: xid"')
@@ -230,7 +230,7 @@ def test_other_systems_hear_a_fault(served):
     assert ask(url, "/sim/exporter", {"url": "ftp://x", "token": ""})[0] == 400
 
 
-def test_a_pod_prints_what_it_is_told(served):
+def test_a_pod_prints_the_requested_line(served):
     url, _ = served
     pod = ask(url, "/api/v1/namespaces/monitoring/pods")[1]["items"][0]
     namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]

@@ -101,7 +101,7 @@ def until(port: int, path: str) -> None:
         time.sleep(0.5)
 
 
-def test_it_runs_read_only_as_the_manifests_start_it(tmp_path: Path) -> None:
+def test_the_image_runs_read_only_as_the_manifests_start_it(tmp_path: Path) -> None:
     secrets, logs = tmp_path / "secrets", tmp_path / "logs"
     secrets.mkdir()
     logs.mkdir()

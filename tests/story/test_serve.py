@@ -56,7 +56,7 @@ def anna(product: Product) -> Person:
     return person
 
 
-def test_a_console_page_with_what_it_links_to(product: Product, anna: Person) -> None:
+def test_a_console_page_and_its_assets_load(product: Product, anna: Person) -> None:
     page = anna.get("/")
     assets = re.findall(r'(?:href|src)="(/static/[^"]+)"', page)
     assert assets
@@ -124,7 +124,7 @@ def test_bodies_in_chunks_arrive_whole(product: Product) -> None:
         assert (answer.status, json.loads(answer.read())["valid"]) == (200, True)
 
 
-def test_only_who_asks_for_it_gets_a_packed_answer(product: Product) -> None:
+def test_only_clients_that_accept_gzip_get_a_compressed_response(product: Product) -> None:
     status, headers, plain = fetch(product, "GET", "/static/console/console.css")
     assert (status, headers.get("content-encoding")) == (200, None)
     assert len(headers.get_all("date")) == len(headers.get_all("server")) == 1
@@ -140,7 +140,7 @@ def test_head_is_answered_without_a_body(product: Product) -> None:
 
 
 @pytest.mark.parametrize("said", [True, False], ids=["its length said before", "in chunks"])
-def test_what_is_too_large_is_refused(product: Product, said: bool) -> None:
+def test_a_body_that_is_too_large_is_refused(product: Product, said: bool) -> None:
     size = 64 * 1024 * 1024
     with socket.create_connection(("127.0.0.1", product.port), timeout=HANG_SECONDS) as line:
         framing = f"Content-Length: {size}" if said else "Transfer-Encoding: chunked"
@@ -158,7 +158,7 @@ def test_what_is_too_large_is_refused(product: Product, said: bool) -> None:
     assert b"application/problem+json" in answer
 
 
-def test_slow_clients_keep_nobody_waiting(product: Product) -> None:
+def test_slow_clients_do_not_delay_other_requests(product: Product) -> None:
     lines = [socket.create_connection(("127.0.0.1", product.port), timeout=HANG_SECONDS) for _ in range(SLOW_CLIENTS)]
     try:
         for line in lines:
@@ -190,7 +190,7 @@ def test_a_process_that_is_killed_is_started_again(product: Product, name: str) 
 
 # Ctrl-C is handled as SIGTERM is.
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=lambda one: one.name)
-def test_it_ends_with_everything_that_it_started(product: Product, number: signal.Signals) -> None:
+def test_serve_ends_with_all_its_processes(product: Product, number: signal.Signals) -> None:
     product.start_processes()
     product.wait(lambda: all(children(product, name) for name in CHILDREN), "all processes")
     running = product.processes.pop("serve")
@@ -202,7 +202,7 @@ def test_it_ends_with_everything_that_it_started(product: Product, number: signa
     assert status == (0 if number != signal.SIGKILL else -signal.SIGKILL), product.logs()
 
 
-def test_what_is_missing_is_said(tmp_path: Path) -> None:
+def test_missing_settings_are_named(tmp_path: Path) -> None:
     status, said = serve({"KCOVER_DATABASE_URL": f"sqlite:///{tmp_path}/x.sqlite3"})
     assert status == 1
     assert "KCOVER_DATABASE_URL=postgres://" in said

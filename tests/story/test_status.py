@@ -13,7 +13,7 @@ CHECKS = "pciebw,remapped,ping"
 RING = ["cpu-01", "cpu-02", "cpu-03"]  # nodes of the cluster on which the simulator runs no agent
 
 
-def test_checks_are_asked_for_and_answered_by_the_agents(product: Product) -> None:
+def test_checks_are_requested_and_answered_by_the_agents(product: Product) -> None:
     product.set_up(nodes=6, simulator=("--cpu-nodes", str(len(RING))))
     nodes = sorted(one["name"] for one in product.get("/api/v1/nodes")["results"] if one["gpus"])
     with ring.agents(product, RING):

@@ -74,7 +74,7 @@ def test_the_strongest_binding_that_covers_a_cluster_counts(east: Cluster, west:
     assert names(who, "operator") == ["east"]
 
 
-def test_nobody_and_the_dismissed_may_nothing(east: Cluster, now: datetime) -> None:
+def test_anonymous_disabled_and_roleless_users_have_no_rights(east: Cluster, now: datetime) -> None:
     who = user("anna", "admin", now)
     who.is_active = False
     for one in (who, AnonymousUser(), User(username="new")):
@@ -94,7 +94,9 @@ def test_a_superuser_is_an_admin_everywhere(east: Cluster) -> None:
 @pytest.mark.parametrize(
     ("kind", "role"), [("viewer", "viewer"), ("operator", "operator"), ("decision", "operator"), ("agent", None)]
 )
-def test_what_a_token_may_do(kind: str, role: str | None, east: Cluster, west: Cluster, now: datetime) -> None:
+def test_each_kind_of_token_has_its_role(
+    kind: str, role: str | None, east: Cluster, west: Cluster, now: datetime
+) -> None:
     bound, _ = token(kind, now, cluster=east)
     assert role_in(bound, east) == role
     assert role_in(bound, west) is None
@@ -117,7 +119,7 @@ def test_asking_costs_one_query_a_person_and_none_a_token(east: Cluster, now: da
     assert len(asked) == 1
 
 
-def test_how_the_ledger_names_who_acts(now: datetime) -> None:
+def test_the_ledger_names_tokens_users_and_anonymous_actors(now: datetime) -> None:
     made, secret = token("decision", now)
     assert queries.actor(made) == f"token:decision {secret[:8]}"
     assert queries.actor(user("anna", "viewer", now)) == "user:anna"
@@ -246,7 +248,7 @@ def test_a_user_signs_in_with_the_password_and_has_the_role(east: Cluster, now: 
         ("anna", PASSWORD, "boss", "role_unknown"),
     ],
 )
-def test_a_user_who_cannot_be_is_refused(name: str, password: str, role: str, code: str, now: datetime) -> None:
+def test_an_invalid_user_is_refused(name: str, password: str, role: str, code: str, now: datetime) -> None:
     with refused(services.Refused, code):
         services.make_user(name, password=password, role=role, created_by="t", now=now)
     assert User.objects.count() == 0

@@ -64,13 +64,13 @@ def test_the_throttle_believes_the_header_of_trusted_proxies_only(peer: str, lim
     ("headers", "sent"),
     [([], "192.0.2.1"), ([(b"x-forwarded-for", b"198.51.100.1")], "198.51.100.1, 192.0.2.1")],
 )
-def test_live_appends_the_client_to_what_it_forwards(headers: list[tuple[bytes, bytes]], sent: str) -> None:
+def test_live_appends_the_client_address_to_the_header(headers: list[tuple[bytes, bytes]], sent: str) -> None:
     scope = {"headers": headers, "client": ("192.0.2.1", 4711)}
     assert dict(proxy._onward(scope))["x-forwarded-for"] == sent
 
 
 @pytest.mark.parametrize("text", ["10.0.0.1/8", "proxy.example.com", "10.0.0.0/33", "127.0.0.1 ::1"])
-def test_what_is_not_an_address_or_network_is_refused(text: str) -> None:
+def test_an_invalid_address_or_network_is_refused(text: str) -> None:
     with pytest.raises(env.SettingsInvalid, match="KCOVER_TRUSTED_PROXIES"):
         env.read({"KCOVER_TRUSTED_PROXIES": text})
 

@@ -80,7 +80,7 @@ def test_a_password_is_changed_and_users_are_listed(east: Cluster, now: datetime
         (("create", "anna", "--role", "viewer", "--password-file", "/nowhere"), "cannot read the password file"),
     ],
 )
-def test_a_user_command_that_cannot_be_met_says_why(words: tuple[str, ...], message: str, east: Cluster) -> None:
+def test_an_invalid_user_command_names_its_error(words: tuple[str, ...], message: str, east: Cluster) -> None:
     User.objects.create(username="old")
     with pytest.raises(CommandError, match=message):
         run("user", *words)
@@ -171,7 +171,7 @@ def test_a_bad_list_of_nodes_makes_no_token_at_all(content: str, message: str, e
         (("--kind", "agent", "--nodes", "f", "--node", "n"), "not allowed with argument"),
     ],
 )
-def test_a_token_command_that_cannot_be_met_says_why(words: tuple[str, ...], message: str, east: Cluster) -> None:
+def test_an_invalid_token_command_names_its_error(words: tuple[str, ...], message: str, east: Cluster) -> None:
     with pytest.raises(CommandError, match=message):
         run("token", "create", *words)
     assert ApiToken.objects.count() == 0

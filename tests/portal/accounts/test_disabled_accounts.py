@@ -77,7 +77,9 @@ def test_the_tokens_of_a_disabled_account_are_refused(kind: str, root: Browser, 
     assert read_status(hers) == 200
 
 
-def test_enrolment_tokens_of_a_disabled_account_enrol_nobody_and_nodes_go_on(east: Cluster, now: datetime) -> None:
+def test_an_enrolment_token_of_a_disabled_account_is_refused_and_enrolled_nodes_continue(
+    east: Cluster, now: datetime
+) -> None:
     anna = make_user("anna", now, "admin")
     enrolment, _ = services.make_token("agent", cluster=east, owner=anna, created_by="user:anna", now=now)
     later = now + timedelta(days=30)
@@ -93,7 +95,7 @@ def test_enrolment_tokens_of_a_disabled_account_enrol_nobody_and_nodes_go_on(eas
     assert ApiToken.objects.filter(node="gpu-3").exists()
 
 
-def test_nobody_disables_the_own_account(root: Browser, anna: User) -> None:
+def test_an_admin_cannot_disable_the_own_account(root: Browser, anna: User) -> None:
     own = User.objects.get(username="root")
     assert act(root, own, "disable") == 422
     assert User.objects.get(username="root").is_active

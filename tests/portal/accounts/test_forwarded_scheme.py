@@ -17,12 +17,12 @@ def _trusted(settings: Any) -> None:
 
 @pytest.mark.django_db
 @pytest.mark.parametrize(("peer", "status"), [("10.0.0.5", 200), ("192.0.2.1", 301)])
-def test_only_a_trusted_proxy_says_https(peer: str, status: int) -> None:
+def test_only_the_scheme_from_a_trusted_proxy_counts(peer: str, status: int) -> None:
     said = {"HTTP_X_FORWARDED_PROTO": "https", "REMOTE_ADDR": peer}
     assert Client().get("/sign-in/", **said).status_code == status  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("peer", "passed"), [("10.0.0.5", True), ("192.0.2.1", False)])
-def test_the_front_process_passes_on_only_what_a_trusted_proxy_said(peer: str, passed: bool) -> None:
+def test_the_front_process_forwards_the_scheme_of_trusted_proxies_only(peer: str, passed: bool) -> None:
     scope = {"headers": [(b"x-forwarded-proto", b"https")], "client": (peer, 1)}
     assert (("x-forwarded-proto", "https") in proxy._onward(scope)) is passed

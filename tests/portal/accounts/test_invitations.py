@@ -58,7 +58,7 @@ def test_an_invited_person_chooses_the_password_and_signs_in(root: Browser, cloc
     assert [entry.actor for entry in Entry.objects.filter(verb="role.given", subject="user li")] == ["user:root"]
 
 
-def test_nobody_signs_in_before_the_password_is_chosen(root: Browser, clock: Clock) -> None:
+def test_an_invited_account_cannot_sign_in_before_the_password_is_set(root: Browser, clock: Clock) -> None:
     invite(root)
     for password in ("", "!", OWN):
         assert Browser().sign_in("li", password).status_code == 200
@@ -93,7 +93,7 @@ def test_a_disabled_account_cannot_be_entered_by_a_link(root: Browser, clock: Cl
 
 
 @pytest.mark.parametrize("token", ["kci_nonsense", "x" * 5000, "\0", "kci_\0", "令牌"])
-def test_what_is_no_invitation_is_refused(token: str, root: Browser) -> None:
+def test_an_invalid_invitation_is_refused(token: str, root: Browser) -> None:
     assert send(token, OWN).status_code in (200, 410)
 
 

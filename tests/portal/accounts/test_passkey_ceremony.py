@@ -155,7 +155,7 @@ def test_a_stolen_session_adds_no_passkey(key: Authenticator, clock: Clock) -> N
     assert Passkey.objects.count() == 1
 
 
-def test_a_passkey_is_added_in_the_session_that_asked(root: User) -> None:
+def test_a_passkey_is_added_only_in_the_session_that_requested_it(root: User) -> None:
     victim, thief = Browser(), Browser("203.0.113.7")
     victim.sign_in("root")
     thief.sign_in("root")

@@ -26,7 +26,7 @@ def costs(encoded: str) -> dict[str, int]:
     return {name: decoded[name] for name in OWASP}
 
 
-def test_a_hash_costs_what_owasp_recommends() -> None:
+def test_a_hash_has_the_recommended_costs_of_owasp() -> None:
     assert costs(hashers.make_password(PASSWORD)) == OWASP
 
 
@@ -101,7 +101,7 @@ def test_two_passwords_are_hashed_at_a_time_two_wait_and_the_others_are_refused(
     assert sorted(answers) == ["argon2$x"] * 4 + ["hashing_busy"] * 12
 
 
-def test_who_waits_is_refused_after_a_while(gauge: Gauge, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_caller_that_waits_too_long_for_a_hash_is_refused(gauge: Gauge, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(password_hasher, "MAX_WAIT_SECONDS", 0.05)
     hasher = password_hasher.BoundedArgon2PasswordHasher()
     threads = begin_hashing(gauge)
@@ -115,7 +115,7 @@ def test_who_waits_is_refused_after_a_while(gauge: Gauge, monkeypatch: pytest.Mo
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("name", ["anna", "nobody"])
-def test_a_sign_in_without_a_place_to_hash_is_a_429_and_counts_for_nobody(
+def test_a_sign_in_without_a_place_to_hash_gets_429_and_counts_as_no_failure(
     name: str, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_user("anna", now)

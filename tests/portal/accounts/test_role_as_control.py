@@ -13,7 +13,7 @@ from tests.portal.accounts.browsers import Clock, make_user
 pytestmark = pytest.mark.django_db
 
 
-def test_whoever_changes_the_custom_role_of_an_account_counts(clock: Clock) -> None:
+def test_a_change_of_a_custom_role_makes_its_editor_a_controller(clock: Clock) -> None:
     root = make_user("root", clock.now, "admin")
     desk = services.make_role("desk", ["read"], giver=None, actor="command:root", now=clock.now)
     make_user("eve", clock.now, "desk")
@@ -22,7 +22,7 @@ def test_whoever_changes_the_custom_role_of_an_account_counts(clock: Clock) -> N
     assert queries.controllers("user:eve", at=now) == ["user:root"]
 
 
-def test_whoever_maps_the_group_of_an_account_counts(clock: Clock) -> None:
+def test_a_mapping_of_a_group_makes_its_author_a_controller(clock: Clock) -> None:
     root = make_user("root", clock.now, "admin")
     eve = make_user("eve", clock.now)
     now = clock.advance(days=2)

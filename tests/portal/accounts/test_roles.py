@@ -56,7 +56,7 @@ def test_a_custom_role_gives_its_verbs_and_no_others(east: Cluster, now: datetim
     assert not queries.may(anna, "approver", east)  # the built-in role contains more
 
 
-def test_who_sets_modes_does_not_resume_without_the_verb(east: Cluster, now: datetime) -> None:
+def test_setting_modes_does_not_include_the_right_to_resume(east: Cluster, now: datetime) -> None:
     Cluster.objects.update(mode="paused", resumes_as="enforce")
     make_role("tuner", ["read", "guard"], now)
     user = make_user("tim", now, "tuner")
@@ -103,7 +103,7 @@ def test_roles_over_rest(clock: Clock) -> None:
         ("desk", ["approve"], "verb_missing"),
     ],
 )
-def test_what_is_no_role_is_refused(name: str, verbs: list[str], code: str, now: datetime) -> None:
+def test_an_invalid_role_is_refused(name: str, verbs: list[str], code: str, now: datetime) -> None:
     with refused(services.Refused, code):
         make_role(name, verbs, now)
 
@@ -117,7 +117,7 @@ def test_a_role_contains_no_more_than_its_maker_holds(clock: Clock) -> None:
     assert call(stan, "post", "roles", name="reader", verbs=["read"]).status_code == 201
 
 
-def test_nobody_gives_or_takes_more_than_they_hold(clock: Clock) -> None:
+def test_people_cannot_grant_or_revoke_more_than_they_hold(clock: Clock) -> None:
     make_role("staff", STAFF, clock.now)
     make_user("stan", clock.now, "staff")
     anna, root = make_user("anna", clock.now), make_user("root", clock.now, "admin")

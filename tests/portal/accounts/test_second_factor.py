@@ -45,7 +45,7 @@ def recorded(verb: str) -> list[Any]:
 # --- the two steps
 
 
-def test_a_password_alone_signs_nobody_in_who_has_an_app(app: App, clock: Clock) -> None:
+def test_a_password_alone_does_not_sign_in_an_account_with_an_app(app: App, clock: Clock) -> None:
     browser = Browser()
     response = browser.sign_in("anna")
     assert (response.status_code, response.url) == (302, "/sign-in/factor/")
@@ -56,7 +56,7 @@ def test_a_password_alone_signs_nobody_in_who_has_an_app(app: App, clock: Clock)
 
 
 @pytest.mark.parametrize("wanted", ["nowhere", "console:access", "?a", "#", "..", "//evil.example", "/\\evil.example"])
-def test_what_is_no_page_of_the_portal_is_not_led_to(app: App, clock: Clock, wanted: str) -> None:
+def test_a_redirect_leads_only_to_pages_of_the_portal(app: App, clock: Clock, wanted: str) -> None:
     make_user("bo", clock.now)
     one, two = Browser(), Browser("192.0.2.9")
     signed_in = one.client.post("/sign-in/", {"username": "bo", "password": PASSWORD, "next": wanted})
@@ -78,7 +78,7 @@ def test_password_and_code_sign_in_and_lead_on(app: App, clock: Clock) -> None:
     assert "kcover_device" in browser.client.cookies
 
 
-def test_a_code_without_the_password_signs_nobody_in(app: App, clock: Clock) -> None:
+def test_a_code_without_the_password_does_not_sign_in(app: App, clock: Clock) -> None:
     browser = Browser()
     response = give(browser, app.code(clock.now))
     assert (response.status_code, response.url) == (302, "/sign-in/")
@@ -143,7 +143,7 @@ def test_a_new_password_or_a_disabling_ends_the_second_step(app: App, anna: User
     assert not is_in(disabled)
 
 
-def test_a_session_key_that_somebody_planted_is_worth_nothing(app: App, clock: Clock) -> None:
+def test_a_planted_session_key_is_worthless(app: App, clock: Clock) -> None:
     attacker = Browser()
     attacker.sign_in("anna")
     planted = attacker.client.cookies["sessionid"].value
@@ -159,7 +159,7 @@ def test_a_session_key_that_somebody_planted_is_worth_nothing(app: App, clock: C
     assert is_in(victim)
 
 
-def test_nothing_given_is_no_attempt(app: App, clock: Clock) -> None:
+def test_an_empty_code_is_no_attempt(app: App, clock: Clock) -> None:
     browser = Browser()
     browser.sign_in("anna")
     for sent in ({}, {"factor_code": ""}, {"factor_code": "x" * 41}, {"factor_code": "12\0"}):
@@ -176,7 +176,7 @@ def test_nothing_given_is_no_attempt(app: App, clock: Clock) -> None:
         {"factor_code": "abcd-efgh-ijkl-mnop"},
     ],
 )
-def test_what_is_no_factor_is_refused(sent: dict[str, str], app: App, clock: Clock) -> None:
+def test_an_invalid_factor_is_refused(sent: dict[str, str], app: App, clock: Clock) -> None:
     browser = Browser()
     browser.sign_in("anna")
     assert browser.client.post("/sign-in/factor/", sent).status_code == 422
@@ -268,7 +268,7 @@ def test_recovery_codes_are_stored_as_hashes_and_replaced_together(app: App, ann
     assert recovery_codes.accept(anna, codes[0], now=clock.now)
 
 
-def test_a_recovery_code_of_somebody_else_is_refused(app: App, clock: Clock) -> None:
+def test_the_recovery_code_of_another_person_is_refused(app: App, clock: Clock) -> None:
     codes = recovery_codes.make(make_user("bo", clock.now), actor="user:bo", now=clock.now)
     browser = Browser()
     browser.sign_in("anna")
@@ -316,7 +316,9 @@ def test_a_setup_belongs_to_one_person_and_ends(anna: User, clock: Clock) -> Non
         ("all", "viewer", True),
     ],
 )
-def test_who_is_led_to_add_a_factor(setting: str, role: str, asked: bool, clock: Clock, settings: Any) -> None:
+def test_the_setting_decides_which_roles_must_add_a_factor(
+    setting: str, role: str, asked: bool, clock: Clock, settings: Any
+) -> None:
     settings.KCOVER_SECOND_FACTOR = setting
     settings.KCOVER_DEMO_URL = "http://sim.example"  # a demo does not ask admins for a first policy pack
     make_user("li", clock.now, role)
@@ -340,7 +342,7 @@ def test_who_is_led_to_add_a_factor(setting: str, role: str, asked: bool, clock:
         ("all", "viewer", None, True),
     ],
 )
-def test_a_cluster_asks_the_people_who_have_a_role_in_it(
+def test_a_cluster_requires_a_factor_of_people_with_a_role_in_it(
     setting: str, role: str, place: tuple[str, str] | None, asked: bool, clock: Clock, settings: Any
 ) -> None:
     settings.KCOVER_DEMO_URL = "http://sim.example"
@@ -366,7 +368,7 @@ def test_a_roles_in_two_places_are_not_added_up_across_clusters(clock: Clock) ->
     assert not queries.second_factor_required(User.objects.get(pk=user.pk))
 
 
-def test_nobody_removes_the_last_factor_that_a_cluster_asks_for(anna: User, app: App, clock: Clock) -> None:
+def test_the_last_factor_that_a_cluster_requires_cannot_be_removed(anna: User, app: App, clock: Clock) -> None:
     Cluster.objects.create(name="east", created_at=clock.now, second_factor="all")
     with refused(services.Refused, "last_factor"):
         second_factors.remove_totp(User.objects.get(pk=anna.pk), now=clock.now)
@@ -394,7 +396,7 @@ def test_a_person_adds_an_app_at_sign_in_and_gets_recovery_codes(anna: User, clo
     assert len(recorded("factor.recovery_codes")) == 1
 
 
-def test_nobody_adds_a_factor_at_sign_in_who_has_one(app: App, clock: Clock, settings: Any) -> None:
+def test_an_account_with_a_factor_cannot_add_one_at_sign_in(app: App, clock: Clock, settings: Any) -> None:
     settings.KCOVER_SECOND_FACTOR = "all"
     browser = Browser()
     browser.sign_in("anna")

@@ -131,7 +131,7 @@ def test_people_see_their_own_sessions(anna: User, clock: Clock) -> None:
     assert not [key for key in Session.objects.values_list("session_key", flat=True) if key in page]
 
 
-def test_who_reads_the_table_of_sessions_opens_none(anna: User, clock: Clock) -> None:
+def test_stored_session_keys_do_not_open_a_session(anna: User, clock: Clock) -> None:
     browser, thief = signed_in(), Browser()
     [stored] = Session.objects.values_list("session_key", flat=True)
     assert stored != browser.client.cookies["sessionid"].value
@@ -142,7 +142,7 @@ def test_who_reads_the_table_of_sessions_opens_none(anna: User, clock: Clock) ->
     assert not Session.objects.exists()
 
 
-def test_an_upgrade_signs_nobody_out(anna: User, clock: Clock) -> None:
+def test_an_upgrade_keeps_sessions_signed_in(anna: User, clock: Clock) -> None:
     browser = signed_in()
     key = browser.client.cookies["sessionid"].value
     Session.objects.update(session_key=key)  # as an older portal stored it
@@ -173,7 +173,7 @@ def test_a_person_ends_all_other_sessions(anna: User, clock: Clock) -> None:
     assert audit.from_entry(Entry.objects.get(verb="user.sessions_ended")).count == 2
 
 
-def test_nobody_ends_the_sessions_of_others_by_guessing_their_id(anna: User, clock: Clock) -> None:
+def test_a_session_of_another_person_cannot_be_ended_by_its_id(anna: User, clock: Clock) -> None:
     make_user("bo", clock.now)
     victim, bo = signed_in(), signed_in("bo")
     for session in queries.live_sessions(clock.now).filter(user=anna):
@@ -182,7 +182,7 @@ def test_nobody_ends_the_sessions_of_others_by_guessing_their_id(anna: User, clo
     assert bo.client.get("/account/sessions/end/").status_code == 405
 
 
-def test_an_admin_ends_the_sessions_of_somebody(anna: User, clock: Clock) -> None:
+def test_an_admin_ends_the_sessions_of_a_person(anna: User, clock: Clock) -> None:
     make_user("root", clock.now, "admin")
     victim, root = signed_in(), signed_in("root")
     address = f"/access/users/{anna.pk}/sessions/"
@@ -206,7 +206,7 @@ def codes(response: Any, field: str) -> int:
     return len(response.context["form"].errors.get(field, []))
 
 
-def test_a_person_changes_the_own_password_and_ends_the_other_sessions(anna: User, clock: Clock) -> None:
+def test_a_person_changes_the_own_password_and_the_other_sessions_end(anna: User, clock: Clock) -> None:
     here, other = signed_in(), signed_in()
     assert change(here, PASSWORD, NEW).status_code == 302
     assert Session.objects.filter(user=anna).count() == 1

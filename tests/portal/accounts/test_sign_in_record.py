@@ -86,7 +86,7 @@ def test_a_name_without_an_account_costs_the_same_statements(now: datetime) -> N
     assert {act.user for act in recorded("user.sign_in_failed")} == {"anna", ""}
 
 
-def test_what_was_counted_is_written_when_the_failures_stop(clock: Clock) -> None:
+def test_counted_failures_are_recorded_after_the_last_one(clock: Clock) -> None:
     for _ in range(3):
         note("anna", "192.0.2.1", clock.now)
     tasks.record_failed_attempts()

@@ -144,7 +144,7 @@ def test_only_a_looser_mode_asks(mode: str, due: bool, browser: Browser, east: C
         ("/notifications/channels/desk/delete/", WHY),
     ],
 )
-def test_what_loosens_a_bound_gives_rights_or_silences_asks(
+def test_acts_that_loosen_a_bound_grant_rights_or_silence_ask_for_the_factor(
     path: str, sent: dict[str, str], browser: Browser, east: Cluster, app: App, clock: Clock
 ) -> None:
     bo = make_user("bo", clock.now)
@@ -164,7 +164,7 @@ def test_a_typed_password_is_not_put_into_the_form(browser: Browser) -> None:
     assert "long-enough-1" not in browser.client.post("/access/users/new/", sent).content.decode()
 
 
-def test_nobody_is_asked_who_has_no_factor(root: User, clock: Clock) -> None:
+def test_an_account_without_a_factor_is_not_asked_for_one(root: User, clock: Clock) -> None:
     browser = Browser()
     browser.sign_in("root")
     assert browser.client.post("/resume/", WHY).status_code == 302
@@ -258,7 +258,7 @@ def test_new_recovery_codes_replace_the_earlier_ones(browser: Browser, root: Use
 # --- reset by an admin
 
 
-def test_an_admin_resets_the_factors_of_somebody_who_lost_them(browser: Browser, app: App, clock: Clock) -> None:
+def test_an_admin_resets_the_lost_factors_of_a_person(browser: Browser, app: App, clock: Clock) -> None:
     bo = make_user("bo", clock.now)
     enrol(bo, clock.now)
     recovery_codes.make(bo, actor="user:bo", now=clock.now)
@@ -275,7 +275,7 @@ def test_an_admin_resets_the_factors_of_somebody_who_lost_them(browser: Browser,
     assert entry.actor == "user:root"
 
 
-def test_nobody_resets_their_own_factors(browser: Browser, root: User, app: App, clock: Clock) -> None:
+def test_an_admin_cannot_reset_the_own_factors(browser: Browser, root: User, app: App, clock: Clock) -> None:
     sent = {"reason": "lost phone", "factor_code": app.code(clock.now)}
     assert browser.client.post(f"/access/users/{root.pk}/second-factors/", sent).status_code == 422
     assert TotpDevice.objects.count() == 1
@@ -287,7 +287,7 @@ def test_a_clock_that_goes_back_makes_nothing_fresh(browser: Browser, app: App, 
 
 
 @pytest.mark.parametrize("act", ["reset", "invite"])
-def test_who_reset_or_invited_somebody_controls_the_account_for_a_day(
+def test_an_admin_who_reset_or_invited_an_account_controls_it_for_a_day(
     act: str, browser: Browser, app: App, clock: Clock
 ) -> None:
     code = app.code(clock.now)

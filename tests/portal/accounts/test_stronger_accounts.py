@@ -53,7 +53,7 @@ def test_the_role_of_a_group_that_holds_more_is_not_replaced(clock: Clock, stan:
         oidc.map_group("ops", "viewer", giver=giver, actor="user:stan", now=clock.now)
 
 
-def test_verbs_that_somebody_lacks_are_not_taken_from_a_role(clock: Clock, stan: Browser) -> None:
+def test_rights_that_the_editor_lacks_are_not_removed_from_a_role(clock: Clock, stan: Browser) -> None:
     desk = services.make_role("desk", ["read", "approve"], giver=None, actor="command:root", now=clock.now)
     giver = User.objects.get(username="stan")
     with refused(services.Refused, "verbs_beyond_own"):
@@ -70,7 +70,9 @@ def test_verbs_that_somebody_lacks_are_not_taken_from_a_role(clock: Clock, stan:
         ({"kind": "viewer", "cluster": "east"}, 201),
     ],
 )
-def test_who_administers_only_reports_no_faults(body: dict[str, str], status: int, clock: Clock, stan: Browser) -> None:
+def test_a_role_that_only_administers_cannot_make_tokens_that_report_faults(
+    body: dict[str, str], status: int, clock: Clock, stan: Browser
+) -> None:
     """What agents and sources report makes the portal act on nodes."""
     east = Cluster.objects.create(name="east", created_at=clock.now)
     sources.SOURCES.make(
@@ -83,6 +85,6 @@ def test_who_administers_only_reports_no_faults(body: dict[str, str], status: in
     assert ApiToken.objects.count() == (2 if status == 201 else 0)
 
 
-def test_who_administers_only_sends_the_audit_log_nowhere(stan: Browser) -> None:
+def test_a_role_that_only_administers_cannot_see_audit_sinks(stan: Browser) -> None:
     assert stan.client.get("/api/v1/audit-sinks").status_code == 403
     assert stan.client.get("/audit/sinks/").status_code == 403

@@ -196,7 +196,7 @@ def test_after_hundreds_of_guesses_only_known_browsers_get_through(name: str, cl
     assert elsewhere.sign_in("anna").status_code == 302
 
 
-def test_the_owner_hears_of_the_guesses(clock: Clock) -> None:
+def test_the_owner_is_notified_of_the_guesses(clock: Clock) -> None:
     make_user("anna", clock.now)
     attack("anna", clock.now, addresses=19)
     home = Browser("203.0.113.7")
@@ -230,7 +230,7 @@ def test_an_attack_does_not_delay_other_accounts(clock: Clock) -> None:
     assert Browser("203.0.113.7").sign_in("bo").status_code == 302
 
 
-def test_a_browser_that_signed_in_before_waits_for_nobody(clock: Clock) -> None:
+def test_a_known_browser_is_not_delayed_by_an_attack(clock: Clock) -> None:
     """Even if the attacker sits behind the same address and never stops."""
     make_user("anna", clock.now)
     known = Browser()
@@ -250,7 +250,7 @@ def test_a_known_browser_has_its_own_limit(clock: Clock) -> None:
     assert known.fail("anna", 7) == [200] * 5 + [429] * 2
 
 
-def test_cookies_that_were_collected_with_an_old_password_are_worth_nothing(clock: Clock) -> None:
+def test_cookies_from_an_old_password_are_worthless(clock: Clock) -> None:
     """Each sign-in makes another cookie, and each cookie has a counter of its own."""
     anna = make_user("anna", clock.now)
     collected = [Browser() for _ in range(3)]
@@ -280,7 +280,7 @@ def test_a_cookie_of_another_account_or_hand_does_not_help(cookie: str, clock: C
     assert wait_of(browser.sign_in("anna")) > 0
 
 
-def test_one_address_that_tries_many_accounts_is_slowed(clock: Clock) -> None:
+def test_one_address_that_tries_many_accounts_is_throttled(clock: Clock) -> None:
     make_user("anna", clock.now)
     browser = Browser()
     answers = [browser.sign_in(f"user-{number}", WRONG).status_code for number in range(25)]

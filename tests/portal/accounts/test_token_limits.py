@@ -67,7 +67,7 @@ def test_the_scope_override_ends_with_the_owners_right(now: datetime) -> None:
     assert not queries.may_override(fresh(token), None)
 
 
-def test_verbs_narrow_what_the_kind_may_do(now: datetime) -> None:
+def test_verbs_of_a_token_narrow_its_kind(now: datetime) -> None:
     token, _ = services.make_token("operator", verbs=["read", "pause"], created_by="command:root", now=now)
     assert queries.verbs_in(token, None) == {"read", "pause"}
     with refused(services.Refused, "token_verbs_unused"):
@@ -96,14 +96,14 @@ def test_behind_a_trusted_proxy_the_client_counts(now: datetime, settings: Any) 
     assert ask(secret, "198.51.100.1", **{"X-Forwarded-For": "192.0.2.1, 203.0.113.5"}).status_code == 403
 
 
-def test_networks_that_are_none_are_refused(east: Cluster, now: datetime) -> None:
+def test_invalid_networks_are_refused(east: Cluster, now: datetime) -> None:
     with refused(services.Refused, "token_network_invalid"):
         services.make_token("viewer", networks=["everywhere"], created_by="t", now=now)
     with refused(services.Refused, "token_networks_unused"):
         services.make_token("agent", cluster=east, networks=["192.0.2.1"], created_by="t", now=now)
 
 
-def test_programs_tokens_expire_and_agents_do_not(root: Browser, east: Cluster, clock: Clock) -> None:
+def test_tokens_of_programs_expire_and_agent_tokens_do_not(root: Browser, east: Cluster, clock: Clock) -> None:
     expires = post(root, "tokens", kind="viewer").json()["expires_at"]
     assert datetime.fromisoformat(expires) == clock.now + services.DEFAULT_LIFETIME
     assert post(root, "tokens", kind="agent", cluster="east").json()["expires_at"] is None
@@ -155,7 +155,7 @@ def test_rotation_does_not_lengthen_the_life_of_the_old_secret(root: Browser, cl
     assert ApiToken.objects.get(pk=old["id"]).expires_at == expires_at
 
 
-def test_nobody_gets_the_secret_of_another_persons_token(root: Browser, clock: Clock) -> None:
+def test_the_secret_of_another_persons_token_cannot_be_obtained(root: Browser, clock: Clock) -> None:
     """An admin who could rotate it would act in that person's name, and approve in their own."""
     anna = make_user("anna", clock.now, "operator")
     hers, _ = services.make_token("operator", owner=anna, created_by="user:anna", now=clock.now)
@@ -170,7 +170,7 @@ def test_nobody_gets_the_secret_of_another_persons_token(root: Browser, clock: C
     assert made["owner"] == "root"  # who rotates a token of nobody answers for it
 
 
-def test_a_token_rotates_nothing(clock: Clock) -> None:
+def test_a_token_cannot_rotate_a_token(clock: Clock) -> None:
     anna = make_user("anna", clock.now, "admin")
     hers, secret = services.make_token("operator", owner=anna, created_by="user:anna", now=clock.now)
     answer = Client().post(f"/api/v1/tokens/{hers.pk}/rotate", headers={"Authorization": f"Bearer {secret}"})

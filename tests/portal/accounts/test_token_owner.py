@@ -27,7 +27,7 @@ def fresh(token: ApiToken) -> ApiToken:
     return ApiToken.objects.select_related("owner", "cluster").get(pk=token.pk)
 
 
-def test_whoever_makes_a_token_owns_it(clock: Clock) -> None:
+def test_the_maker_of_a_token_owns_it(clock: Clock) -> None:
     make_user("root", clock.now, "admin")
     browser = Browser()
     browser.sign_in("root")

@@ -96,7 +96,7 @@ FORGERIES: dict[str, tuple[Callable[[], None], str]] = {
 
 
 @pytest.mark.parametrize("forgery", FORGERIES)
-def test_inv_46_an_anchor_shows_what_was_rewritten_consistently(
+def test_inv_46_an_anchor_shows_a_consistent_rewrite(
     anchor: Path, forgery: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     call_command("ledger", "verify", anchor=[anchor])
@@ -156,7 +156,7 @@ def test_an_anchor_that_proves_nothing_has_a_status_of_its_own(
     assert raised.value.returncode == status
 
 
-def test_an_anchor_signed_with_another_key_proves_nothing(anchor: Path, tmp_path: Path, settings) -> None:
+def test_an_anchor_signed_with_another_key_is_no_proof(anchor: Path, tmp_path: Path, settings) -> None:
     signatures.create_key(tmp_path / "other.pem")
     with pytest.raises(CommandError, match="without a valid signature") as raised:
         call_command("ledger", "verify", anchor=[anchor], keys=tmp_path / "other.pem.pub")
@@ -266,9 +266,7 @@ def test_no_file_is_no_place(anchor: Path, settings, now: datetime) -> None:
 
 # ------------------------------------------------------------------------------------------------- a restored database
 @pytest.mark.parametrize("forgery", FORGERIES)
-def test_a_restored_database_starts_paused_and_says_what_it_does_not_know(
-    anchor: Path, now: datetime, forgery: str
-) -> None:
+def test_a_restored_database_starts_paused_and_names_its_gap(anchor: Path, now: datetime, forgery: str) -> None:
     FORGERIES[forgery][0]()
     later = now + timedelta(hours=1)
     assert services.compare(now=later)

@@ -57,7 +57,7 @@ def problem() -> str:
     return code_of(Publication.objects.get(place="bucket").problem)
 
 
-def test_the_heads_become_an_object_that_nobody_can_delete(client: Minio, tmp_path: Path) -> None:
+def test_the_heads_become_an_object_that_cannot_be_deleted(client: Minio, tmp_path: Path) -> None:
     now = publish()
     assert Publication.objects.get(place="bucket").why is None
     [found] = client.list_objects("anchors", prefix="prod/east/", recursive=True, include_version=True)
@@ -85,7 +85,7 @@ def test_a_server_that_is_away_is_a_problem(client: Minio, settings: Any) -> Non
     assert problem() == "anchor_bucket_refused"
 
 
-def test_an_address_of_this_machine_is_not_asked(client: Minio, server: str, settings: Any) -> None:
+def test_a_local_address_is_not_called(client: Minio, server: str, settings: Any) -> None:
     settings.KCOVER_OUTGOING_HOSTS = ()
     settings.KCOVER_ANCHOR_S3 = bucket(f"http://{server}/anchors/blocked")
     publish()

@@ -113,7 +113,7 @@ def test_a_database_that_lacks_the_held_head_is_paused_and_the_lease_stays(world
 
 
 @pytest.mark.parametrize("text", ["", "{", "null", '{"kind": 1}'])
-def test_nonsense_in_the_lease_is_replaced(world: World, text: str) -> None:
+def test_an_invalid_lease_is_replaced(world: World, text: str) -> None:
     draft = {"name": lease.NAME, "namespace": "kcover-jobs", "holder": "x", "at": world.now}
     world.kube.keep_lease(port.LeaseDraft(**draft, annotations={lease.ANNOTATION: text}))
     publish(world)

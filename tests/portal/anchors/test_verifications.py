@@ -63,7 +63,7 @@ def read(client: Client, pk: int) -> dict[str, Any]:
     return found
 
 
-def test_the_request_only_begins_it_and_workers_do_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_begins_a_verification_and_workers_run_it(monkeypatch: pytest.MonkeyPatch) -> None:
     client = signed_in("ann", "east", "west")
     made = begin(client)
     assert (made["state"], made["progress"]["done"], made["chains"]) == ("waiting", 0, [])
@@ -91,7 +91,7 @@ def test_a_break_beyond_the_first_slice_is_found() -> None:
     assert west["intact"]
 
 
-def test_another_worker_goes_on_after_a_death_and_gives_up_after_some() -> None:
+def test_another_worker_continues_after_a_death_and_gives_up_after_several() -> None:
     client = signed_in("ann", "east")
     pk = begin(client)["id"]
     now = timezone.now()
@@ -107,7 +107,7 @@ def test_another_worker_goes_on_after_a_death_and_gives_up_after_some() -> None:
     assert read(client, pk)["state"] == "failed"
 
 
-def test_only_the_owner_reads_it_and_only_what_they_see_today() -> None:
+def test_only_the_owner_reads_a_verification_and_only_visible_clusters() -> None:
     ann, eve = signed_in("ann", "east", "west"), signed_in("eve", "east")
     pk = begin(ann)["id"]
     work(pk)
@@ -122,7 +122,7 @@ def test_only_the_owner_reads_it_and_only_what_they_see_today() -> None:
     assert [one["cluster"] for one in read(eve, own)["chains"]] == ["east"]
 
 
-def test_few_wait_and_one_runs_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_verifications_are_bounded_and_one_runs_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verifications, "MAX_OPEN", 1)
     ann, eve = signed_in("ann", "east"), signed_in("eve", "east")
     pk = begin(ann)["id"]

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.django_db
 # --- who is asking
 
 
-def test_nobody_is_asked_to_sign_in() -> None:
+def test_a_request_without_credentials_gets_401_with_the_bearer_scheme() -> None:
     response = Api().get("nodes")
     assert problem(response, 401)["detail"] == "Authentication credentials were not provided."
     assert response.headers["WWW-Authenticate"] == 'Bearer realm="kcover portal"'
@@ -38,7 +38,7 @@ def test_a_token_out_of_force_is_refused(now: datetime) -> None:
     problem(Api(secret).get("nodes"), 401)
 
 
-def test_an_agents_token_is_told_where_it_belongs(east: Cluster, now: datetime) -> None:
+def test_an_agent_token_is_refused_with_the_addresses_that_accept_it(east: Cluster, now: datetime) -> None:
     for node in ("", "gpu-1"):
         _, secret = accounts.make_token("agent", cluster=east, node=node, created_by="t", now=now)
         assert problem(Api(secret).get("policies"), 403)["detail"] == (
@@ -59,7 +59,7 @@ def test_a_session_needs_the_csrf_token_to_act(east: Cluster, now: datetime) -> 
 # --- refusals that are no act at all
 
 
-def test_an_address_that_is_none_is_a_problem_document(viewer: Api) -> None:
+def test_an_unknown_address_is_a_problem_document(viewer: Api) -> None:
     for path in ("nothing", "nothing/", "clusters/east/guard", ""):
         assert "No endpoint at /api/v1/" in problem(viewer.get(path), 404)["detail"]
     problem(Api().post("nothing"), 404)
@@ -98,7 +98,7 @@ def test_a_body_that_is_no_json(sent: str | bytes, reason: str, operator: Api) -
     assert not Installation.objects.exists()
 
 
-def test_a_body_of_another_kind_is_told_which_to_send(operator: Api) -> None:
+def test_a_body_of_another_media_type_is_refused_with_the_accepted_type(operator: Api) -> None:
     assert problem(operator.call("post", "pause", text="reason: x"), 415)["detail"] == (
         'Unsupported media type "application/yaml" in request. Send application/json.'
     )
@@ -160,7 +160,7 @@ def test_a_token_of_one_cluster_pauses_only_that(east: Cluster, west: Cluster, n
 
 
 @pytest.mark.parametrize("path", ["pause", "resume"])
-def test_a_viewer_pauses_nothing(path: str, viewer: Api) -> None:
+def test_a_viewer_cannot_pause(path: str, viewer: Api) -> None:
     problem(viewer.post(path, {"reason": "x"}), 403)
     assert not Installation.objects.exists()
 
@@ -199,7 +199,7 @@ def test_a_dry_run_shows_the_plan_and_writes_nothing(node: Node, viewer: Api, no
     assert held == [f"Rescue {Rescue.objects.get().pk} is open on this node. Cancel it, or release the node."]
 
 
-def test_what_holds_an_act_back_is_said(node: Node, operator: Api, now: datetime) -> None:
+def test_a_refused_act_names_what_holds_it_back(node: Node, operator: Api, now: datetime) -> None:
     rescue = add_story(node, now)
     detail = problem(operator.post("nodes/east/gpu-1/cordon", {"reason": "x"}), 409)["detail"]
     assert detail == f"Rescue {rescue.pk} is open on this node. Cancel it, or release the node."
@@ -216,13 +216,13 @@ def test_what_holds_an_act_back_is_said(node: Node, operator: Api, now: datetime
         ("nodes/east/gpu-1/cordon?dryrun=true", 400),
     ],
 )
-def test_an_act_that_is_none(path: str, status: int, node: Node, operator: Api) -> None:
+def test_an_unknown_act_is_refused(path: str, status: int, node: Node, operator: Api) -> None:
     problem(operator.post(path, {"reason": "x"}), status)
     assert not Rescue.objects.exists()
 
 
 @pytest.mark.parametrize("body", [None, {}, {"reason": ""}, {"reason": " \n"}, {"reason": None}])
-def test_an_act_by_hand_says_why(body: Any, node: Node, operator: Api) -> None:
+def test_a_manual_act_requires_a_reason(body: Any, node: Node, operator: Api) -> None:
     refused = fields(operator.post("nodes/east/gpu-1/reboot", body))
     assert refused == {"reason": "A reason is required for manual actions."}
     assert not Rescue.objects.exists()
@@ -231,7 +231,9 @@ def test_an_act_by_hand_says_why(body: Any, node: Node, operator: Api) -> None:
     ]
 
 
-def test_a_viewer_and_a_foreign_operator_act_on_nothing(node: Node, west: Cluster, viewer: Api, now: datetime) -> None:
+def test_a_viewer_and_an_operator_of_another_cluster_cannot_act(
+    node: Node, west: Cluster, viewer: Api, now: datetime
+) -> None:
     assert problem(viewer.post("nodes/east/gpu-1/cordon"), 403)["detail"] == (
         "Requires the role operator in cluster east."
     )
@@ -348,7 +350,7 @@ def waiting(node: Node, now: datetime) -> Rescue:
     return rescue
 
 
-def test_an_approval_is_recorded_and_sets_the_rescue_going(node: Node, approver: Api, now: datetime) -> None:
+def test_an_approval_is_recorded_and_starts_the_rescue(node: Node, approver: Api, now: datetime) -> None:
     rescue = waiting(node, now)
     body = approver.post(f"rescues/{rescue.pk}/approve", {"reason": "looks right", "plan_hash": "abc"}).json()
     assert (body["state"], body["needs_human"]) == ("running", False)
@@ -400,7 +402,7 @@ def test_an_operator_does_not_approve(verb: str, node: Node, operator: Api, now:
 
 
 @pytest.mark.parametrize("verb", ["cancel", "retry", "skip"])
-def test_a_viewer_steers_nothing(verb: str, node: Node, viewer: Api, now: datetime) -> None:
+def test_a_viewer_cannot_steer_a_rescue(verb: str, node: Node, viewer: Api, now: datetime) -> None:
     problem(viewer.post(f"rescues/{add_story(node, now).pk}/{verb}"), 403)
 
 
@@ -444,7 +446,7 @@ def test_an_admin_makes_lists_and_withdraws_tokens(east: Cluster, admin: Api) ->
         ({"kind": "viewer", "cluster": "mars"}, 400),
     ],
 )
-def test_a_token_that_cannot_be(body: dict[str, str], status: int, admin: Api) -> None:
+def test_an_invalid_token_is_refused(body: dict[str, str], status: int, admin: Api) -> None:
     problem(admin.post("tokens", body), status)
     assert not ApiToken.objects.exists()
 

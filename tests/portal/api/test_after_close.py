@@ -23,7 +23,7 @@ def world() -> Iterator[World]:
     made.uninstall()
 
 
-def test_what_closing_a_storm_would_do_is_told_for_the_nodes_that_the_caller_sees(world: World) -> None:
+def test_the_preview_of_closing_a_storm_shows_only_nodes_that_the_caller_sees(world: World) -> None:
     for number in (1, 2, 3):
         world.fault(62, node=f"gpu-{number}")
     world.work()

@@ -71,7 +71,7 @@ def test_an_enrolled_node_speaks_for_itself(enrolling: Door) -> None:
     assert entry.actor == f"token:{enrolling.secret[:8]}"
 
 
-def test_a_node_that_is_heard_of_is_not_enrolled_by_another(enrolling: Door) -> None:
+def test_a_reporting_node_cannot_be_enrolled_by_another_agent(enrolling: Door) -> None:
     agent = speak(enrolling.enrol(NODE))
     refused = enrolling.enrol(NODE)
     detail = refused.problem(409)
@@ -103,13 +103,13 @@ def test_a_node_that_was_silent_enrols_again_and_the_old_credential_is_no_more(e
     assert entry.data["because"] == reasons.of("token_enrolled_again", token=second.secret[:8]).to_json()
 
 
-def test_a_credential_that_was_revoked_stands_in_nobodys_way(enrolling: Door) -> None:
+def test_a_revoked_credential_does_not_prevent_an_enrolment(enrolling: Door) -> None:
     speak(enrolling.enrol(NODE))
     accounts.revoke_token(of_node(), actor="user:ada", now=datetime.now(UTC))
     speak(enrolling.enrol(NODE))
 
 
-def test_an_answer_that_was_lost_is_asked_for_again(enrolling: Door) -> None:
+def test_an_enrolment_is_repeated_after_a_lost_answer(enrolling: Door) -> None:
     lost = enrolling.enrol(NODE)
     speak(enrolling.enrol(NODE))
     assert Door(lost.body["token"]).report(report()).status == 401
@@ -141,7 +141,7 @@ def test_a_node_of_the_same_name_elsewhere_is_another(enrolling: Door, now: date
     assert ApiToken.objects.filter(node="gpu-1", revoked_at=None).count() == 2
 
 
-def test_two_that_enrol_at_once_leave_one_credential(enrolling: Door) -> None:
+def test_concurrent_enrolments_leave_one_credential(enrolling: Door) -> None:
     async def both() -> list[Answer]:
         asked = [asyncio.create_task(enrolling.ask("POST", "enrol", b'{"node": "gpu-1"}')) for _ in range(4)]
         return [await one for one in asked]
@@ -150,7 +150,7 @@ def test_two_that_enrol_at_once_leave_one_credential(enrolling: Door) -> None:
     assert ApiToken.objects.filter(node="gpu-1", revoked_at=None).count() == 1
 
 
-def test_an_enrolment_token_that_was_just_revoked_enrols_nobody(cluster: Cluster) -> None:
+def test_a_just_revoked_enrolment_token_is_refused(cluster: Cluster) -> None:
     token, door = make(cluster)
     assert door.enrol({"node": "gpu-9"}).status == 201  # it is remembered from here on
     accounts.revoke_token(token, actor="user:ada", now=datetime.now(UTC))
@@ -215,7 +215,7 @@ def test_inv_56_a_key_is_worth_nothing_with_another_token_or_node(enrolling: Doo
     speak(revoked)
 
 
-def test_inv_56_credentials_that_were_never_used_lock_nobody_out(enrolling: Door, cluster: Cluster) -> None:
+def test_inv_56_credentials_that_were_never_used_block_no_enrolment(enrolling: Door, cluster: Cluster) -> None:
     list_nodes(cluster, "gpu-1")
     for _ in range(enrolment.MAX_UNUSED):  # an agent that chooses no key
         assert enrolling.enrol(NODE).status == 201

@@ -43,7 +43,7 @@ def send(kube: FakeCluster, row: Bundle, chunk: bytes, **changes: Any) -> Answer
     return Agent(kube).call("POST", "evidence", chunk, query=query, X_Kcover_Cluster="east")
 
 
-def test_chunks_are_stored_and_the_answer_says_how_many_bytes(kube: FakeCluster, bundle: Bundle) -> None:
+def test_chunks_are_stored_and_the_response_has_the_received_size(kube: FakeCluster, bundle: Bundle) -> None:
     half = 70_000
     first = send(kube, bundle, CONTENT[:half])
     assert (first.status, first.body) == (202, {"received": half, "complete": False})
@@ -80,7 +80,7 @@ def test_a_wrong_parameter_is_named(kube: FakeCluster, bundle: Bundle, changes: 
     assert [error["field"] for error in answer.body["errors"]] == [field]
 
 
-def test_another_hash_and_an_odd_length_are_refused(kube: FakeCluster, bundle: Bundle) -> None:
+def test_another_hash_and_a_short_chunk_are_refused(kube: FakeCluster, bundle: Bundle) -> None:
     send(kube, bundle, CONTENT[:70_000])
     assert send(kube, bundle, CONTENT[70_000:], offset=70_000, sha256="0" * 64).body["code"] == "evidence_differs"
     assert send(kube, bundle, b"x", offset=70_000).body["code"] == "evidence_chunk_too_short"

@@ -76,7 +76,7 @@ async def unfinished(secret: str, *, size: int = LIMIT) -> int:
     return sent[0]["status"]
 
 
-def test_bodies_that_never_come_shut_nobody_out(cluster: Cluster, door: Door) -> None:
+def test_unfinished_bodies_do_not_block_another_agent(cluster: Cluster, door: Door) -> None:
     assert door.report(report()).status == 202
 
     async def crowd() -> Answer:
@@ -186,7 +186,7 @@ def test_the_limit_itself_is_taken(door: Door) -> None:
     assert f"has {LIMIT + 1} bytes" in door.report(report(x="y" * (padding + 1))).problem(413)
 
 
-def test_a_bomb_is_not_unpacked(door: Door) -> None:
+def test_a_compression_bomb_is_not_unpacked(door: Door) -> None:
     bomb = gzip.compress(b" " * (64 * LIMIT))
     assert len(bomb) < LIMIT // 8
     assert f"has more than {LIMIT} bytes once unpacked" in door.report(bomb, Content_Encoding="gzip").problem(413)
@@ -213,7 +213,7 @@ def test_a_bomb_is_not_unpacked(door: Door) -> None:
         (packed(packed(report())), "gzip, gzip", 415, "gzip, gzip is not supported"),
     ],
 )
-def test_packing_gone_wrong(body: bytes, encoding: str, status: int, reason: str, door: Door) -> None:
+def test_an_invalid_compression_is_refused(body: bytes, encoding: str, status: int, reason: str, door: Door) -> None:
     assert reason in door.report(body, Content_Encoding=encoding).problem(status)
     assert stored() == {}
 
@@ -223,7 +223,7 @@ def test_a_packed_report_is_taken(encoding: str, door: Door) -> None:
     assert door.report(packed(report(fault())), Content_Encoding=encoding).body["accepted"] == 1
 
 
-def test_a_connection_that_is_cut_stores_nothing(door: Door) -> None:
+def test_a_cut_connection_stores_no_report(door: Door) -> None:
     whole = encoded(report(*[fault(message="x" * 4096)] * 40))
     assert len(whole) > 2 * CHUNK
 
@@ -327,7 +327,7 @@ def test_bad_faults_are_rejected_and_the_good_ones_are_kept(door: Door) -> None:
         ),
     ],
 )
-def test_other_bad_parts_leave_the_faults_alone(changes: dict[str, Any], path: str, reason: str, door: Door) -> None:
+def test_invalid_parts_do_not_reject_the_faults(changes: dict[str, Any], path: str, reason: str, door: Door) -> None:
     sent = report(fault(), **changes)
     answer = door.report(sent)
     assert answer.status == 202
@@ -339,7 +339,7 @@ def test_other_bad_parts_leave_the_faults_alone(changes: dict[str, Any], path: s
 
 
 @pytest.mark.postgres(reason="SQLite does not count the characters of a column")
-def test_what_is_just_short_enough_is_stored_whole(door: Door) -> None:
+def test_a_report_at_every_limit_is_stored_whole(door: Door) -> None:
     """Every field at its longest: what the wire takes, the columns hold."""
     gpu = {"index": 0, "uuid": "U" * 96, "pci": "00000000:4e:00.7", "model": "M" * 128, "serial": "S" * 64}
     full = report(
@@ -365,7 +365,7 @@ def test_what_is_just_short_enough_is_stored_whole(door: Door) -> None:
     assert Agent.objects.get().boot_id == "b" * 64
 
 
-def test_past_the_most_items_the_rest_is_told_to_go_elsewhere(door: Door) -> None:
+def test_items_beyond_the_limit_are_rejected_for_another_batch(door: Door) -> None:
     answer = door.report(report(*[{"kind": "xid", "code": 79}] * 1001))
     assert (answer.status, answer.body["accepted"]) == (202, 1000)
     assert answer.body["rejected"] == [
@@ -478,7 +478,7 @@ async def ask_with_cluster(door: Door, named: str, *, path: str = "reports", bod
         ("GET", "x" * 4000, 404, "Supported: reports, enrol, commands"),
     ],
 )
-def test_an_address_or_method_that_is_none(method: str, path: str, status: int, reason: str, door: Door) -> None:
+def test_an_unknown_address_or_method_is_refused(method: str, path: str, status: int, reason: str, door: Door) -> None:
     answer = door.call(method, path, b"{}")
     detail = answer.problem(status)
     assert reason in detail
@@ -488,7 +488,7 @@ def test_an_address_or_method_that_is_none(method: str, path: str, status: int, 
 
 
 @each("wait", ["soon", "-1", "61", "1e9", "nan", "inf", "", "0x10", "1,5", "9" * 5000])
-def test_a_wait_that_is_nonsense(wait: str, door: Door) -> None:
+def test_an_invalid_wait_is_refused(wait: str, door: Door) -> None:
     answer = door.commands(f"node=gpu-1&wait={wait}")
     detail = answer.problem(400)
     assert detail.startswith("wait: ")
@@ -498,14 +498,14 @@ def test_a_wait_that_is_nonsense(wait: str, door: Door) -> None:
 
 
 @pytest.mark.parametrize("query", ["", "wait=0", "node=gpu-1", "node=gpu-1&wait=0.5", "node=gpu-1&wait=0&x=1"])
-def test_a_question_that_makes_sense(query: str, door: Door, cluster: Cluster, now: datetime) -> None:
+def test_a_valid_poll_is_answered(query: str, door: Door, cluster: Cluster, now: datetime) -> None:
     add_node(cluster, "gpu-1", now)
     answer = door.commands(query)
     assert (answer.status, answer.body) == (200, {"commands": []})
 
 
 @each("node", ["gpu-2", "", "%00", "GPU-1", "x" * 1000])
-def test_a_question_about_another_node(node: str, door: Door) -> None:
+def test_a_poll_for_another_node_is_refused(node: str, door: Door) -> None:
     assert "This token belongs to node gpu-1" in door.commands(f"node={node}").problem(403)
 
 
@@ -528,7 +528,9 @@ def test_a_node_that_the_cluster_does_not_have_is_kept_as_unknown(door: Door) ->
         ("9999-06-30T12:00:00+14:00", None),
     ],
 )
-def test_a_clock_that_is_off_is_shown_and_harms_nothing(sent_at: str | timedelta, skew: int | None, door: Door) -> None:
+def test_a_wrong_clock_is_shown_and_does_not_reject_a_report(
+    sent_at: str | timedelta, skew: int | None, door: Door
+) -> None:
     sent_at = moment(sent_at) if isinstance(sent_at, timedelta) else sent_at
     answer = door.report(report(fault(seen_at=sent_at), sent_at=sent_at))
     assert (answer.status, answer.body["accepted"]) == (202, 1)
@@ -542,7 +544,7 @@ def test_a_clock_that_is_off_is_shown_and_harms_nothing(sent_at: str | timedelta
     assert Incident.objects.get().count == 2
 
 
-def test_what_is_shown_of_such_a_clock_has_no_end_of_time(door: Door, settings: Any) -> None:
+def test_times_at_the_ends_of_the_calendar_are_shown(door: Door, settings: Any) -> None:
     """Far in time, in any zone: lists of events still answer."""
     settings.TIME_ZONE = "Pacific/Kiritimati"
     for at in ("9999-12-30T09:00:00Z", "0001-01-02T15:00:00Z"):
@@ -589,7 +591,7 @@ def test_a_batch_id_used_by_another_node_is_that_nodes_own(door: Door, cluster: 
 # --- trouble on this side
 
 
-def test_a_mistake_of_ours_is_a_problem_document_too(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_error_is_a_problem_document(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any, **__: Any) -> Any:
         raise RuntimeError("a secret of the code")
 

@@ -46,7 +46,7 @@ def test_a_pods_token_hands_a_report_in(kube: FakeCluster) -> None:
     assert (run.due_at - run.first_at).total_seconds() == 45 * 60
 
 
-def test_inv_47_it_speaks_for_no_other_node(kube: FakeCluster) -> None:
+def test_inv_47_a_pods_token_reports_for_its_own_node_only(kube: FakeCluster) -> None:
     other = body()
     other["report"]["node_name"] = "gpu-2"
     hand_in(kube, other).problem(403)
@@ -57,7 +57,7 @@ def test_inv_47_it_speaks_for_no_other_node(kube: FakeCluster) -> None:
     "sent",
     [b"", b"{", b"[1]", b"{}", b'{"namespace": "ml", "report": 7}', b'{"namespace": "ML", "report": {}}'],
 )
-def test_nonsense_is_refused_by_name(kube: FakeCluster, sent: bytes) -> None:
+def test_an_invalid_report_is_refused(kube: FakeCluster, sent: bytes) -> None:
     assert hand_in(kube, sent).status in (400, 403)
 
 
@@ -77,7 +77,7 @@ def test_json_that_cannot_be_stored_is_refused(text: str, kube: FakeCluster) -> 
     assert hand_in(kube, field).problem(400)
 
 
-def test_a_silent_cluster_means_later(kube: FakeCluster) -> None:
+def test_a_silent_cluster_defers_the_report(kube: FakeCluster) -> None:
     kube.fail("list_pods", Unavailable("down"))
     answer = hand_in(kube, body())
     assert (answer.status, answer.headers["retry-after"]) == (503, "5")

@@ -74,7 +74,7 @@ def withdraw(door: Door, **more: Any) -> None:
     app.known_credentials.forget()  # a revoked one may be heard for a few seconds more
 
 
-def test_both_are_good_until_the_next_one_is_used(agent: Door) -> None:
+def test_old_and_new_credentials_are_valid_until_the_new_one_is_used(agent: Door) -> None:
     answer = agent.enrol(NODE)
     following = renewed(answer)
     lives = datetime.fromisoformat(answer.body["expires_at"]) - datetime.now(UTC)
@@ -111,7 +111,7 @@ def test_a_credential_knows_its_origin_and_its_parent(agent: Door) -> None:
     assert (new.origin, new.parent) == ("renewal", old)
 
 
-def test_the_name_of_a_creator_decides_nothing(cluster: Cluster) -> None:
+def test_the_name_of_a_creator_grants_no_renewal(cluster: Cluster) -> None:
     now = datetime.now(UTC)
     for creator in ("token:kce_aaaa", "token:kca_aaaa"):
         _, secret = accounts.make_token("agent", cluster=cluster, node="gpu-1", created_by=creator, now=now)
@@ -119,7 +119,7 @@ def test_the_name_of_a_creator_decides_nothing(cluster: Cluster) -> None:
         assert (refused.status, refused.body["code"]) == (403, "credential_bound")
 
 
-def test_an_answer_that_was_lost_is_asked_for_again_and_leaves_two_at_most(agent: Door) -> None:
+def test_a_renewal_is_repeated_after_a_lost_answer_and_two_credentials_stay_at_most(agent: Door) -> None:
     lost = renewed(agent.enrol(NODE))
     for _ in range(3):
         half_an_hour_later()
@@ -131,7 +131,7 @@ def test_an_answer_that_was_lost_is_asked_for_again_and_leaves_two_at_most(agent
     assert in_force() == digests(following)
 
 
-def test_asked_for_at_once_it_is_given_once(agent: Door) -> None:
+def test_concurrent_renewals_issue_one_credential(agent: Door) -> None:
     async def all_at_once() -> list[Answer]:
         asked = [asyncio.create_task(agent.ask("POST", "enrol", b'{"node": "gpu-1"}')) for _ in range(4)]
         return [await one for one in asked]
@@ -147,7 +147,7 @@ def test_asked_for_at_once_it_is_given_once(agent: Door) -> None:
     assert in_force() == digests(following)
 
 
-def test_what_was_withdrawn_meanwhile_does_not_end_the_old_one(agent: Door) -> None:
+def test_a_withdrawn_credential_does_not_end_the_old_one(agent: Door) -> None:
     """The use of the next one and a late second request for it, at once: the second came first."""
     stale = token_of(renewed(agent.enrol(NODE)))
     half_an_hour_later()
@@ -156,14 +156,14 @@ def test_what_was_withdrawn_meanwhile_does_not_end_the_old_one(agent: Door) -> N
     assert in_force() == digests(agent, following)
 
 
-def test_it_is_for_the_same_node_only(agent: Door) -> None:
+def test_a_renewal_is_for_the_same_node_only(agent: Door) -> None:
     assert "belongs to node gpu-1, not 'gpu-2'" in agent.enrol({"node": "gpu-2"}).problem(403)
     assert not ApiToken.objects.filter(node="gpu-2").exists()
     agent.enrol(NODE, X_Kcover_Cluster="west").problem(403)
     assert in_force() == digests(agent)
 
 
-def test_what_is_revoked_or_expired_renews_nothing(agent: Door) -> None:
+def test_a_revoked_or_expired_credential_cannot_be_renewed(agent: Door) -> None:
     now = datetime.now(UTC)
     accounts.revoke_token(token_of(agent), actor="user:ada", now=now)
     agent.enrol(NODE).problem(401)  # it may be remembered still
@@ -175,7 +175,7 @@ def test_what_is_revoked_or_expired_renews_nothing(agent: Door) -> None:
     assert ApiToken.objects.filter(node="gpu-1").count() == 1
 
 
-def test_what_an_administrator_bound_lives_as_long_as_they_said(cluster: Cluster) -> None:
+def test_a_credential_bound_by_an_administrator_keeps_its_end(cluster: Cluster) -> None:
     now = datetime.now(UTC)
     bound, secret = accounts.make_token(
         "agent", cluster=cluster, node="gpu-1", expires_at=now + timedelta(days=1), created_by="user:ada", now=now
@@ -247,21 +247,21 @@ def test_a_revocation_waits_for_no_lock_for_long(agent: Door, monkeypatch: pytes
     assert in_force() == []
 
 
-def test_a_revocation_leaves_what_was_enrolled_anew(agent: Door, cluster: Cluster) -> None:
+def test_a_revocation_keeps_a_credential_of_a_new_enrolment(agent: Door, cluster: Cluster) -> None:
     now = datetime.now(UTC)
     _, secret = accounts.enrol_proven(cluster, "gpu-1", account="a/b", expires_at=now + timedelta(days=1), now=now)
     withdraw(agent)
     assert in_force() == digests(Door(secret))
 
 
-def test_enrolling_anew_ends_old_and_next_alike(agent: Door, cluster: Cluster) -> None:
+def test_a_new_enrolment_ends_the_old_and_the_next_credential(agent: Door, cluster: Cluster) -> None:
     renewed(agent.enrol(NODE))
     now = datetime.now(UTC)
     _, secret = accounts.enrol_proven(cluster, "gpu-1", account="a/b", expires_at=now + timedelta(days=1), now=now)
     assert in_force() == digests(Door(secret))
 
 
-def test_what_ended_long_ago_is_forgotten(agent: Door, cluster: Cluster) -> None:
+def test_ended_credentials_are_deleted(agent: Door, cluster: Cluster) -> None:
     following = renewed(agent.enrol(NODE))
     assert following.report(report()).status == 202
     now = datetime.now(UTC)

@@ -85,7 +85,7 @@ def earlier() -> None:
         token.save(update_fields=["created_at"])
 
 
-def test_it_renews_and_the_old_one_is_no_more(machine: Machine) -> None:
+def test_an_agent_renews_its_credential_and_the_old_one_ends(machine: Machine) -> None:
     first = of_node()
     for _ in range(3):
         machine.ahead += timedelta(days=17)
@@ -117,7 +117,7 @@ def test_a_crash_between_storing_it_and_its_first_use(machine: Machine) -> None:
     assert len(of_node()) == 1
 
 
-def test_a_late_second_request_took_the_new_one_away(machine: Machine) -> None:
+def test_a_late_second_request_withdraws_the_new_credential(machine: Machine) -> None:
     machine.ahead = timedelta(days=17)
     old = machine.agent._credentials.own
     assert old is not None
@@ -139,7 +139,7 @@ def test_a_database_that_is_put_back_to_the_day_before(machine: Machine) -> None
     assert len(of_node()) == 1
 
 
-def test_who_was_revoked_stays_out_and_says_what_to_do(machine: Machine) -> None:
+def test_an_agent_with_a_revoked_credential_stays_out_and_says_what_to_do(machine: Machine) -> None:
     machine.ahead = timedelta(days=17)
     old = ApiToken.objects.get(node="gpu-1")
     machine.reports()

@@ -22,7 +22,7 @@ def world(db: None) -> Iterator[World]:
     made.uninstall()
 
 
-def test_a_node_says_that_it_is_before_its_first_work(world: World, viewer: Api) -> None:
+def test_a_node_in_its_burn_in_is_filtered_and_shown(world: World, viewer: Api) -> None:
     assert [one["name"] for one in viewer.get("nodes?burn_in=true").json()["results"]] == ["gpu-2"]
     assert [one["name"] for one in viewer.get("nodes?burn_in=false").json()["results"]] == ["gpu-1"]
     assert viewer.get("nodes/c1/gpu-2").json()["not_ready_since"] is not None

@@ -34,7 +34,7 @@ def test_the_rights_of_a_cluster_are_tested(east: Cluster, now: datetime) -> Non
     assert Entry.objects.get(verb="cluster.tested").data["missing"] == ["mark"]
 
 
-def test_a_cluster_that_cannot_be_used_says_why(west: Cluster, now: datetime) -> None:
+def test_an_unusable_cluster_has_a_reason(west: Cluster, now: datetime) -> None:
     access = person("ann", "admin", now).post("clusters/west/test").json()
     assert (access["usable"], access["features"], access["nodes"]) == (False, [], None)
     assert access["unreachable_reason"]["code"].startswith("cluster_")

@@ -44,7 +44,7 @@ def together(act: Callable[[int], Any]) -> list[Any]:
         return list(pool.map(run, range(TOGETHER)))
 
 
-def test_one_key_opens_one_rescue(east: Any, now: datetime) -> None:
+def test_concurrent_requests_with_one_key_open_one_rescue(east: Any, now: datetime) -> None:
     add_node(east, "gpu-1", now)
     secret = caller("operator", now).headers["Authorization"].removeprefix("Bearer ")
 
@@ -56,7 +56,7 @@ def test_one_key_opens_one_rescue(east: Any, now: datetime) -> None:
     assert {answer.json()["id"] for answer in answers} == {Rescue.objects.get().pk}
 
 
-def test_one_delivery_of_a_vendor_acts_once_and_others_take_turns(east: Any, now: datetime) -> None:
+def test_concurrent_deliveries_of_one_vendor_event_act_once(east: Any, now: datetime) -> None:
     given = {"address": "https://acme.example", "secret": SECRET, "options": {"vendor": "ACME"}}
     sinks.SINKS.make(Sink(name="acme", kind="webhook"), given, actor="t", now=now)
     node = add_node(east, "gpu-1", now)
@@ -71,7 +71,7 @@ def test_one_delivery_of_a_vendor_acts_once_and_others_take_turns(east: Any, now
     assert VendorDelivery.objects.count() == 1 + TOGETHER
 
 
-def test_one_of_many_edits_of_a_revision_is_taken(now: datetime) -> None:
+def test_one_of_many_concurrent_edits_is_accepted(now: datetime) -> None:
     policies.apply(policy("a", codes='["48"]'), author="t", reason="", now=now)
 
     def act(number: int) -> str:
@@ -87,7 +87,7 @@ def test_one_of_many_edits_of_a_revision_is_taken(now: datetime) -> None:
     assert Revision.objects.count() == 2
 
 
-def test_many_authors_of_the_same_new_policies_make_one_revision_each(now: datetime) -> None:
+def test_concurrent_authors_of_the_same_new_policies_make_one_revision_each(now: datetime) -> None:
     names = ["a", "b", "c"]
 
     def act(number: int) -> list[int]:

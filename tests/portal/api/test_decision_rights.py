@@ -16,7 +16,7 @@ from tests.portal.api.test_rescue_actions import asked, caller
 pytestmark = pytest.mark.django_db
 
 
-def test_a_decision_system_ends_neither_a_pause_nor_approve_mode(node: Node, east: Cluster, now: datetime) -> None:
+def test_a_decision_system_cannot_end_a_pause_or_approve_mode(node: Node, east: Cluster, now: datetime) -> None:
     api = caller(east, now)
     Cluster.objects.update(mode="approve")
     assert api.post("resume", {"cluster": "east", "mode": "enforce", "reason": "go"}).status_code == 403
@@ -26,13 +26,13 @@ def test_a_decision_system_ends_neither_a_pause_nor_approve_mode(node: Node, eas
     assert api.post("resume", {"cluster": "east", "reason": "I am"}).status_code == 403
 
 
-def test_a_decision_system_tries_no_policy(node: Node, east: Cluster, now: datetime) -> None:
+def test_a_decision_system_cannot_try_a_policy(node: Node, east: Cluster, now: datetime) -> None:
     refused = problem(caller(east, now).post("policies/try", {"yaml": "x"}), 403)
     assert refused["code"] == "decision_system_token"
     assert problem(caller(east, now).post("policies/tries/1/cancel", {}), 403)["code"] == "decision_system_token"
 
 
-def test_a_decision_system_touches_no_maintenance_window(node: Node, east: Cluster, now: datetime) -> None:
+def test_a_decision_system_cannot_change_a_maintenance_window(node: Node, east: Cluster, now: datetime) -> None:
     until = now + timedelta(hours=1)
     window = cluster_settings.open_maintenance(
         east, starts_at=now, ends_at=until, reason="x", actor="user:ann", now=now
@@ -42,7 +42,7 @@ def test_a_decision_system_touches_no_maintenance_window(node: Node, east: Clust
 
 
 @pytest.mark.parametrize("kind", ["storm", "xid"])
-def test_a_decision_system_closes_no_storm_and_vouches_for_no_fault(
+def test_a_decision_system_cannot_close_a_storm_or_an_incident(
     node: Node, east: Cluster, now: datetime, kind: str
 ) -> None:
     where = {"node": None, "scope": ["gpu-1"]} if kind == "storm" else {"node": node}
@@ -53,7 +53,9 @@ def test_a_decision_system_closes_no_storm_and_vouches_for_no_fault(
 
 
 @pytest.mark.parametrize("verb", ["skip", "retry", "cancel", "take-over"])
-def test_a_decision_system_steers_no_rescue_of_a_policy(node: Node, east: Cluster, now: datetime, verb: str) -> None:
+def test_a_decision_system_cannot_steer_a_rescue_of_a_policy(
+    node: Node, east: Cluster, now: datetime, verb: str
+) -> None:
     rescue = add_story(node, now)
     Step.objects.filter(rescue=rescue, index=1).update(name="verify", state="failed")
     Rescue.objects.filter(pk=rescue.pk).update(hold="step")
@@ -62,14 +64,14 @@ def test_a_decision_system_steers_no_rescue_of_a_policy(node: Node, east: Cluste
     assert Incident.objects.get().state == "open"
 
 
-def test_a_decision_system_may_take_its_own_plan_back(node: Node, east: Cluster, now: datetime) -> None:
+def test_a_decision_system_may_cancel_its_own_plan(node: Node, east: Cluster, now: datetime) -> None:
     api = caller(east, now)
     made = api.post("rescue-actions", asked("gpu-1", "cordon")).json()["rescueId"]
     assert api.post(f"rescues/{made}/cancel", {"reason": "never mind"}).json()["state"] == "cancelled"
 
 
 @pytest.mark.parametrize("verb", ["uncordon", "release"])
-def test_a_decision_system_takes_back_nothing_of_a_persons(node: Node, east: Cluster, now: datetime, verb: str) -> None:
+def test_a_decision_system_cannot_take_back_a_persons_act(node: Node, east: Cluster, now: datetime, verb: str) -> None:
     held = services.request(node, "cordon", actor="user:ann", reason="hands off", now=now)
     answer = caller(east, now).post(f"nodes/east/gpu-1/{verb}", {"reason": "free it"})
     refused = problem(answer, 409)

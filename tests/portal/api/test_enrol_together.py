@@ -65,7 +65,7 @@ def test_a_node_that_asks_twice_has_one_credential(token: ApiToken) -> None:
     assert together(token, *["gpu-0"] * MAX_UNUSED) == [*[""] * (MAX_UNUSED - 2), *["node_enrolled_often"] * 2]
 
 
-def test_a_lost_answer_that_is_asked_for_twice_has_one_credential(token: ApiToken) -> None:
+def test_two_repetitions_of_a_lost_answer_get_one_credential(token: ApiToken) -> None:
     ends = {"expires_at": datetime.now(UTC) + timedelta(days=1), "now": datetime.now(UTC)}
     nodes, keys = ["gpu-0", "gpu-0", "gpu-1"], ["k" * 32, "k" * 32, "k" * 32]
     first = accounts.enrol_together(token, nodes, keys=keys, **ends)
@@ -93,7 +93,7 @@ def test_a_further_node_costs_one_statement(token: ApiToken) -> None:
     assert statements(*NODES[1:]) - alone == len(NODES) - 2
 
 
-def test_a_batch_serves_several_tokens_and_says_which_is_refused(token: ApiToken) -> None:
+def test_a_batch_serves_several_tokens_and_names_the_refused_one(token: ApiToken) -> None:
     now = datetime.now(UTC)
     revoked = accounts.make_token("agent", cluster=token.cluster, created_by="user:ada", now=now)[0]
     accounts.revoke_token(revoked, actor="user:ada", now=now)

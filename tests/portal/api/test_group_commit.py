@@ -45,7 +45,7 @@ async def test_each_call_gets_its_own_answer_or_error() -> None:
     assert await gathering.ask(8) == 16
 
 
-async def test_what_comes_while_a_batch_is_worked_on_is_the_next_batch() -> None:
+async def test_calls_during_a_batch_form_the_next_batch() -> None:
     work = Work()
     work.go.clear()
     gathering = GroupCommit(work, name="t", together=10)
@@ -104,7 +104,7 @@ async def test_calls_that_are_handled_alone_count_towards_the_capacity() -> None
     assert await gathering.ask(2) == 4
 
 
-async def test_one_sender_has_a_part_of_the_places() -> None:
+async def test_one_sender_takes_a_share_of_the_places() -> None:
     work = Work()
     work.go.clear()
     gathering = GroupCommit(work, name="t", capacity=9, each=2)
@@ -118,7 +118,7 @@ async def test_one_sender_has_a_part_of_the_places() -> None:
     assert await asyncio.gather(*(gathering.ask(2, sender="a") for _ in range(2))) == [4, 4]
 
 
-async def test_who_hangs_up_disturbs_nobody() -> None:
+async def test_a_cancelled_caller_does_not_disturb_the_batch() -> None:
     work = Work()
     work.go.clear()
     gathering = GroupCommit(work, name="t")
@@ -130,7 +130,7 @@ async def test_who_hangs_up_disturbs_nobody() -> None:
     assert await stays == 8
 
 
-def test_a_new_loop_begins_anew() -> None:
+def test_a_new_event_loop_starts_empty() -> None:
     gathering = GroupCommit(Work(), name="t")
     for _ in range(2):
         assert asyncio.run(gathering.ask(2)) == 4
@@ -148,7 +148,7 @@ async def test_bodies_are_held_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) ->
         of_c(100)
 
 
-async def test_one_credential_holds_a_part_of_it_only(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_credential_takes_a_share_of_the_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "MAX_BUFFERED_BYTES_PER_CREDENTIAL", 10)
     held = writer.Writer()
     with held.room("a") as first, held.room("a") as second, held.room("b") as other:
@@ -205,7 +205,7 @@ def test_many_credentials_are_looked_up_at_once(east: Cluster) -> None:
     assert not asked
 
 
-def test_who_was_remembered_is_no_stranger_after_a_slow_look_up(east: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_known_credential_stays_known_after_a_slow_look_up(east: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     old, new = (make(east, node=node)[0].digest for node in ("gpu-1", "gpu-2"))
     clock, find_tokens = Clock(), accounts.find_tokens
     monkeypatch.setattr(credentials, "time", clock)
@@ -228,7 +228,9 @@ def renewed(cluster: Cluster, node: str) -> tuple[ApiToken, str]:
     return made, secret
 
 
-def test_a_first_use_that_waits_for_a_lock_holds_up_nobody_else(east: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_first_use_that_waits_for_a_lock_delays_no_other_credential(
+    east: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _, new = renewed(east, "gpu-1")
     _, known = make(east, node="gpu-2")
     _, unknown = make(east, node="gpu-3")
@@ -278,7 +280,7 @@ def test_a_cluster_whose_lock_is_held_keeps_no_other_from_its_first_uses(
     assert asked == [east, west, west]
 
 
-def test_what_was_withdrawn_before_its_first_use_is_refused(east: Cluster) -> None:
+def test_a_credential_withdrawn_before_its_first_use_is_refused(east: Cluster) -> None:
     made, _ = renewed(east, "gpu-1")
     known = credentials.Credentials()
     new = known.look_up([made.digest])
@@ -297,7 +299,7 @@ def test_an_agents_use_is_noted_once_an_hour(east: Cluster) -> None:
     assert accounts.digest(secret) == made.digest
 
 
-def test_a_revoked_credential_is_heard_a_few_seconds_more_at_most(
+def test_a_revoked_credential_is_accepted_for_a_few_seconds_at_most(
     east: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, secret = make(east, node="gpu-1")
@@ -308,7 +310,7 @@ def test_a_revoked_credential_is_heard_a_few_seconds_more_at_most(
     assert door.report(report()).status == 401
 
 
-def test_an_expired_credential_is_not_heard(east: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_expired_credential_is_refused(east: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     _, secret = make(east, node="gpu-1", expires_at=datetime.now(UTC) + timedelta(hours=1))
     door = Door(secret)
     assert door.report(report()).status == 202
@@ -316,7 +318,7 @@ def test_an_expired_credential_is_not_heard(east: Cluster, monkeypatch: pytest.M
     assert door.report(report()).status == 401
 
 
-def test_a_full_house_says_when_to_come_back(east: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_buffer_returns_429_with_retry_after(east: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     door = Door(make(east, node="gpu-1")[1])
     assert door.report(report()).status == 202
     monkeypatch.setattr(writer, "MAX_BUFFERED_BYTES", 10)

@@ -17,7 +17,7 @@ def _agents_are_fresh(node: Node) -> None:
     Agent.objects.update(seen_at=datetime.now(UTC))
 
 
-def test_nodes_and_gpus_tell_how_they_are(viewer: Api, node: Node, now: datetime) -> None:
+def test_nodes_and_gpus_show_their_health(viewer: Api, node: Node, now: datetime) -> None:
     assert viewer.get("nodes").json()["results"][0]["health"] == WELL
     assert viewer.get("gpus").json()["results"][0]["health"] == WELL
     incident = add_story(node, now).incidents.get()
@@ -39,7 +39,7 @@ def test_a_page_of_them_costs_the_same_for_one_and_for_many(
             assert len(viewer.get(path).json()["results"]) == 11
 
 
-def test_agents_of_another_version_can_be_asked_for(viewer: Api, east: Cluster, now: datetime) -> None:
+def test_nodes_are_filtered_by_the_version_of_their_agent(viewer: Api, east: Cluster, now: datetime) -> None:
     add_node(east, "gpu-2", now)
     Agent.objects.filter(node__name="gpu-2").update(version="0.9")
     found = viewer.get("nodes?version=0.9").json()["results"]

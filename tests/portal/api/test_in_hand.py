@@ -28,7 +28,7 @@ def refused(hands: InHand[str], sender: str) -> bool:
         return True
 
 
-def test_one_request_of_a_sender_and_few_of_all() -> None:
+def test_requests_are_bounded_for_each_sender_and_in_total() -> None:
     hands: InHand[str] = InHand(most=2, clock=Clock())
     with hands.hold("a"):
         assert refused(hands, "a")

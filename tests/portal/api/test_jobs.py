@@ -34,7 +34,7 @@ def kube(east: Cluster):
     return kube
 
 
-def test_the_list_says_what_runs_where(east: Cluster, kube, viewer: Api, now: datetime) -> None:
+def test_the_list_shows_jobs_with_their_nodes(east: Cluster, kube, viewer: Api, now: datetime) -> None:
     kube.add_workload("Job", "ops", "backup")  # no GPUs, not protected
     kube.add_workload("JobSet", "train", "gang")
     kube.objects.merge("JobSet", "train", "gang", {"spec": {"suspend": True}})

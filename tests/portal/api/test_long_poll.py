@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_one_poll_too_many_ends_the_oldest_of_the_node(east: Cluster, now: datetime, *, known: bool) -> None:
+def test_a_poll_beyond_the_limit_ends_the_oldest_of_the_node(east: Cluster, now: datetime, *, known: bool) -> None:
     if known:
         Node.objects.get_or_create(cluster=east, name="gpu-1", defaults={"created_at": now})
     name = "gpu-1" if known else "no-such-node"
@@ -39,7 +39,7 @@ def test_one_poll_too_many_ends_the_oldest_of_the_node(east: Cluster, now: datet
     assert loop.run(poll()) == [True] + MAX_OPEN_POLLS * [False]
 
 
-def test_a_node_that_polls_too_often_is_asked_to_wait() -> None:
+def test_a_node_that_polls_too_often_gets_429() -> None:
     polls = Polls(clock=lambda: 1_000.0)
     assert not any(polls.rates.take((1, "gpu-1")) for _ in range(BURST_POLLS))
     with pytest.raises(Refusal) as refused:

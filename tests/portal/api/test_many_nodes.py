@@ -79,7 +79,7 @@ def test_a_repeated_key_opens_no_second_rescue(racks: Cluster, operator: Api, no
     ],
 )
 @pytest.mark.parametrize("query", ["", "?dry_run=true"])
-def test_what_is_wrong_is_named(
+def test_an_invalid_request_is_refused_by_field(
     racks: Cluster, operator: Api, body: dict[str, Any], field: str, code: str, query: str
 ) -> None:
     errors = problem(operator.post(f"nodes/cordon{query}", body), 400)["errors"]
@@ -97,7 +97,9 @@ def test_a_hundred_nodes_at_once_and_a_reason(racks: Cluster, operator: Api, now
     problem(operator.post("nodes/explode", ask(pools=["a"])), 404)
 
 
-def test_who_may_and_what_they_see(racks: Cluster, west: Cluster, viewer: Api, now: datetime) -> None:
+def test_a_viewer_previews_only_and_callers_see_their_own_clusters(
+    racks: Cluster, west: Cluster, viewer: Api, now: datetime
+) -> None:
     problem(viewer.post("nodes/cordon", ask(pools=["a"])), 403)
     seen = viewer.post("nodes/cordon?dry_run=true", ask(pools=["a"])).json()["nodes"]
     assert {held["code"] for one in seen for held in one["held_back_reasons"]} == {"role_needed"}

@@ -35,7 +35,7 @@ def policy(db: None, now: datetime) -> None:
     services.apply(TEXT % "2", author="test", reason="", now=now)
 
 
-def test_in_policies(policy: None, admin: Api) -> None:
+def test_addresses_in_policies_are_masked(policy: None, admin: Api) -> None:
     paths = ("policies", "policies/tell", "policies/tell/revisions", "policies/tell/diff", "audit")
     answers = [admin.get(path) for path in paths]
     assert {answer.status_code for answer in answers} == {200}
@@ -48,7 +48,7 @@ def test_in_policies(policy: None, admin: Api) -> None:
 
 
 @pytest.mark.django_db
-def test_in_decisions(node: Node, admin: Api, now: datetime) -> None:
+def test_addresses_in_decisions_are_masked(node: Node, admin: Api, now: datetime) -> None:
     add_story(node, now)
     args = {"url": "https://x.example/a?k=SECRET"}
     step = {"name": "webhook", "args": args}
@@ -62,7 +62,7 @@ def test_in_decisions(node: Node, admin: Api, now: datetime) -> None:
 
 
 @pytest.mark.django_db
-def test_a_proof_with_a_key_is_for_those_who_may_change_policies(
+def test_a_proof_with_a_key_requires_the_right_to_change_policies(
     viewer: Api, admin: Api, now: datetime, tmp_path: Path, settings: Any
 ) -> None:
     settings.KCOVER_SIGNING_KEY = tmp_path / "key.pem"
@@ -91,7 +91,7 @@ def test_a_query_in_an_address_is_warned_of(db: None) -> None:
 
 
 @pytest.mark.django_db
-def test_in_settings_of_a_cluster(east: Cluster, admin: Api, now: datetime) -> None:
+def test_addresses_in_cluster_settings_are_masked(east: Cluster, admin: Api, now: datetime) -> None:
     url = "https://x.example/decide?k=SECRET"
     cluster_settings.set_cluster(east, {"decision_url": url}, actor="test", reason="", now=now)
     assert admin.get("clusters/east").json()["decision_url"] == "https://x.example/decide?…"

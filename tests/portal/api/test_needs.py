@@ -69,7 +69,7 @@ def test_every_kind_has_an_entry_with_a_sentence_and_rows(waiting: dict[str, str
     assert len({entry["id"] for entry in found}) == len(found)
 
 
-def test_an_operator_is_offered_what_the_role_allows_and_paths_exist(
+def test_an_operator_sees_the_allowed_actions_with_existing_paths(
     waiting: dict[str, str], operator: Api, admin: Api
 ) -> None:
     def offered(api: Api) -> dict[str, set[str]]:
@@ -118,7 +118,7 @@ def test_the_open_repair_of_a_node_is_shown_instead_of_the_form_that_reports_one
     assert f"/repairs/new/east/{faulty.name}/" in page
 
 
-def test_one_cause_is_one_entry_with_the_place_that_its_nodes_share(racks: list[Node], viewer: Api) -> None:
+def test_one_cause_is_one_entry_with_the_common_place_of_its_nodes(racks: list[Node], viewer: Api) -> None:
     [entry] = entries(viewer)
     assert (entry["nodes"], entry["place"]) == (["gpu-3", "gpu-2", "gpu-1"], {"domain": "leaf", "value": "leaf-1"})
     assert entry["what_reason"]["params"]["where"]["code"] == "need_on_nodes_leaf"
@@ -164,7 +164,7 @@ def test_pages_follow_each_other_in_the_order_of_the_whole_list(racks: list[Node
         assert set(fields(viewer.get(f"needs?{query}"))) == {query.partition("=")[0]}, query
 
 
-def test_a_fault_that_no_rule_covers_says_so_and_a_rule_is_the_next_act(
+def test_a_fault_without_a_rule_offers_a_rule_as_the_next_act(
     racks: list[Node], operator: Api, admin: Api, now: datetime
 ) -> None:
     incident = add_fault(racks[3], now, code="20034", kind="sxid")
@@ -218,7 +218,7 @@ def test_acts_are_rows_with_entries_in_the_audit_log(racks: list[Node], admin: A
 
 
 @pytest.mark.parametrize("worse", ["node", "severity"])
-def test_what_gets_worse_comes_back(racks: list[Node], admin: Api, now: datetime, worse: str) -> None:
+def test_an_entry_that_gets_worse_returns(racks: list[Node], admin: Api, now: datetime, worse: str) -> None:
     [entry] = entries(admin)
     admin.post(f"needs/{entry['id']}/acknowledge")
     admin.post(f"needs/{entry['id']}/snooze", {"until": (now + timedelta(hours=2)).isoformat()})
@@ -248,7 +248,7 @@ def test_a_snooze_ends_by_itself(racks: list[Node], admin: Api, now: datetime) -
     assert admin.get("needs").json()["count"] == 1
 
 
-def test_many_notes_of_one_person_hide_nothing_of_others(racks: list[Node], admin: Api, now: datetime) -> None:
+def test_many_notes_of_one_person_do_not_hide_notes_of_others(racks: list[Node], admin: Api, now: datetime) -> None:
     add_fault(racks[3], now, code="62")
     flooded, other = sorted(entries(admin), key=lambda entry: -len(entry["nodes"]))
     for entry in (flooded, other):
@@ -267,7 +267,7 @@ def _columns(row: NeedAct) -> dict[str, Any]:
     return {column.attname: getattr(row, column.attname) for column in NeedAct._meta.concrete_fields}
 
 
-def test_refusals(waiting: dict[str, str], admin: Api, viewer: Api, now: datetime) -> None:
+def test_invalid_acts_on_needs_are_refused(waiting: dict[str, str], admin: Api, viewer: Api, now: datetime) -> None:
     by_kind = {entry["kind"]: entry["id"] for entry in entries(admin)}
     later = (now + timedelta(hours=1)).isoformat()
     for kind in ("approval", "ledger"):

@@ -54,7 +54,7 @@ def test_the_numbers_are_those_of_the_metrics(waiting: dict[str, str], viewer: A
     assert counts == {kind: known["east", kind] for kind in Need}
 
 
-def test_of_more_than_is_listed_the_number_is_told(
+def test_rows_beyond_the_list_limit_are_counted(
     waiting: dict[str, str], viewer: Api, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(door, "MAX_LISTED", 1)
@@ -66,7 +66,7 @@ def test_of_more_than_is_listed_the_number_is_told(
     assert len(asked) < 30
 
 
-def test_only_of_what_the_caller_may_see(waiting: dict[str, str], west: Cluster, viewer: Api, now: datetime) -> None:
+def test_only_visible_clusters_are_listed(waiting: dict[str, str], west: Cluster, viewer: Api, now: datetime) -> None:
     api = caller("viewer", now, cluster=west)
     assert api.get("needs-person").json() == {"count": 0, "counts": dict.fromkeys(Need, 0), "results": []}
     problem(api.get("needs-person?cluster=east"), 404)

@@ -89,7 +89,7 @@ def test_each_record_has_its_mark_on_its_lane(node: Node, now: datetime, viewer:
     assert (proof["code"], proof["state"], proof["bad"], proof["title_reason"]) == ("light", "failed", True, None)
 
 
-def test_a_storm_of_faults_is_one_mark_and_what_is_open_has_no_end(node: Node, now: datetime, viewer: Api) -> None:
+def test_a_storm_of_faults_is_one_mark_and_open_marks_have_no_end(node: Node, now: datetime, viewer: Api) -> None:
     faults = {"cluster": node.cluster, "node": node, "kind": "xid", "opened_at": now, "last_at": now}
     Incident.objects.bulk_create([Incident(code=f"{code}", severity="info", **faults) for code in range(1000, 1200)])
     Incident.objects.create(code="79", severity="fatal", gpu_uuid="GPU-gone", **faults)
@@ -111,7 +111,7 @@ def test_a_history_takes_nine_statements(node: Node, now: datetime) -> None:
     assert taken == [(3, 9), (4, 9), (5, 9)]
 
 
-def test_only_those_who_see_the_node_see_its_history(node: Node, west: Cluster, now: datetime, viewer: Api) -> None:
+def test_only_callers_who_see_the_node_see_its_history(node: Node, west: Cluster, now: datetime, viewer: Api) -> None:
     add_node(west, "gpu-1", now, pool="b")
     assert caller("viewer", now, cluster=node.cluster).get(PATH).status_code == 200
     stranger = caller("viewer", now, cluster=west)

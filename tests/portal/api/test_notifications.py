@@ -83,7 +83,7 @@ def test_a_channel_is_made_changed_and_deleted_and_its_secrets_are_never_shown(a
         ({"url": "https://x.example/\0"}, "url", "null"),
     ],
 )
-def test_nonsense_is_refused_by_name(admin: Api, body: dict[str, Any], field: str, words: str):
+def test_an_invalid_channel_is_refused_by_field(admin: Api, body: dict[str, Any], field: str, words: str):
     found = fields(admin.post("channels", {**HOOK, **body}))
     assert list(found) == [field]
     assert words.lower() in found[field].lower()
@@ -147,7 +147,7 @@ def test_an_odd_pager_is_refused_by_name(admin: Api, body: dict[str, Any], field
     assert not Channel.objects.exists()
 
 
-def test_a_pager_is_not_routed_what_wakes_nobody(admin: Api):
+def test_a_pager_route_refuses_kinds_that_open_no_alert(admin: Api):
     admin.post("channels", PAGER)
     found = fields(admin.post("routes", {"channel": "pager", "kinds": ["rescue.failed", "rescue.healed"]}))
     assert found["kinds"].startswith("Pagers do not accept rescue.healed. Use approval.waiting, rescue.human")
@@ -155,7 +155,7 @@ def test_a_pager_is_not_routed_what_wakes_nobody(admin: Api):
     assert admin.post("routes", {"channel": "pager", "kinds": ["rescue.failed"]}).status_code == 201
 
 
-def test_when_it_reminds_of_a_question_is_set_and_unset(admin: Api):
+def test_the_reminder_of_a_channel_is_set_and_unset(admin: Api):
     assert make(admin)["remind"] is None
     assert admin.call("patch", "channels/on-call", {"remind": 0}).json()["remind"] == 0
     assert admin.call("patch", "channels/on-call", {"remind": None}).json()["remind"] is None
@@ -179,7 +179,7 @@ def test_a_name_is_taken_once(admin: Api):
     assert (error["code"], error["params"]) == ("channel_exists", {"channel": "on-call"})
 
 
-def test_a_change_that_makes_no_sense_changes_nothing(admin: Api):
+def test_an_invalid_change_changes_nothing(admin: Api):
     make(admin)
     found = fields(admin.call("patch", "channels/on-call", {"batching": 1, "url": "nowhere"}))
     assert list(found) == ["url"]
@@ -255,7 +255,7 @@ def test_a_namespace_of_nonsense_is_refused(admin: Api, east: Cluster, body: dic
     assert list(fields(admin.post("namespace-routes", whole))) == [field]
 
 
-def test_a_test_is_asked_for_and_looked_up(admin: Api):
+def test_a_test_delivery_is_requested_and_read(admin: Api):
     make(admin)
     asked = admin.post("channels/on-call/test", Idempotency_Key="k")
     assert (asked.status_code, asked.json()["state"], asked.json()["test"]) == (202, "pending", True)
@@ -272,7 +272,7 @@ def test_a_test_is_asked_for_and_looked_up(admin: Api):
     assert (again.status_code, again.json()["state"], again.json()["attempts"]) == (202, "pending", 0)
 
 
-def test_deliveries_are_found_by_what_they_tell(admin: Api, now: datetime):
+def test_deliveries_are_found_by_their_events(admin: Api, now: datetime):
     make(admin)
     channel = Channel.objects.get()
     services.make_route(channel, kinds=["automation.paused"], actor="t", now=now)
@@ -297,7 +297,9 @@ def test_only_admins_of_everything_see_any_of_it(
         assert "role admin for all clusters" in problem(api.get(path), 403)["detail"]
 
 
-def test_nobody_else_makes_or_changes_anything(admin: Api, operator: Api, now: datetime, east: Cluster):
+def test_only_an_admin_of_all_clusters_changes_channels_and_routes(
+    admin: Api, operator: Api, now: datetime, east: Cluster
+):
     make(admin)
     part = person("paula", "admin", now, cluster=east)
     for api in (operator, part):

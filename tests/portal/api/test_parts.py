@@ -80,7 +80,7 @@ def test_a_list_is_short(moved: Part, viewer: Api) -> None:
     assert [row["node"] for row in viewer.get("placements?present=false").json()["results"]] == ["gpu-1"]
 
 
-def test_nothing_of_another_cluster(moved: Part, node: Node, west: Cluster, now: datetime) -> None:
+def test_parts_of_another_cluster_are_hidden(moved: Part, node: Node, west: Cluster, now: datetime) -> None:
     (row,) = caller("viewer", now, cluster=west).get("parts?serial=G0").json()["results"]
     assert [one["node"] for one in row["placements"]] == [one["node"] for one in row["faults"]] == ["gpu-9"]
     assert (row["repairs"], row["follows"], row["risk"]["faults"]) == ([], None, 1)

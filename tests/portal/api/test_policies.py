@@ -69,14 +69,14 @@ def test_every_mistake_has_its_line(viewer: Api) -> None:
     assert second["params"]["value"] == "63"
 
 
-def test_a_warning_hinders_nothing(viewer: Api) -> None:
+def test_a_warning_does_not_block_a_policy(viewer: Api) -> None:
     [warning] = viewer.post("policies/validate", text=policy("a", codes='["13"]')).json()["warnings"]
     assert (warning["line"], warning["path"]) == (7, "spec.rules[0].errorCode[0]")
     assert "caused by a program" in warning["message"]
     assert (warning["code"], warning["params"]) == ("xid_of_program", {"kind": "Xid", "code": "13"})
 
 
-def test_what_is_too_big_is_refused_with_its_size(admin: Api) -> None:
+def test_a_body_that_is_too_large_is_refused_with_its_size(admin: Api) -> None:
     large = "#" * 300_000
     for answer in (
         admin.post("policies/validate", text=large),
@@ -90,7 +90,7 @@ def test_what_is_too_big_is_refused_with_its_size(admin: Api) -> None:
 
 
 @pytest.mark.parametrize("content", [{"text": ""}, {"text": " \n"}, {"body": {}}, {"body": {"text": ""}}])
-def test_an_empty_body_is_told_what_to_send(content: dict[str, Any], admin: Api) -> None:
+def test_an_empty_body_is_refused_with_what_to_send(content: dict[str, Any], admin: Api) -> None:
     for method, path in (("post", "policies/validate"), ("post", "policies"), ("put", "policies/a")):
         assert problem(admin.call(method, path, **content), 422)["detail"] == (
             'The body is empty. Send the policies as YAML (Content-Type: application/yaml) or as JSON {"text": "..."}.'
@@ -103,7 +103,7 @@ def test_a_text_that_is_no_utf8_has_its_place(viewer: Api) -> None:
     assert problem(response, 422)["errors"][0]["column"] == 4
 
 
-def test_a_warning_is_told_when_a_policy_is_saved(admin: Api) -> None:
+def test_a_saved_policy_returns_its_warnings(admin: Api) -> None:
     put(admin, "a", policy("a"))
     [warning] = put(admin, "b", policy("b")).json()["warnings"]
     assert (warning["line"], warning["path"]) == (6, "spec.rules[0]")
@@ -171,7 +171,7 @@ def test_the_address_and_the_text_must_agree(admin: Api) -> None:
     assert not Policy.objects.exists()
 
 
-def test_many_policies_are_posted_together_or_not_at_all(admin: Api) -> None:
+def test_many_policies_are_posted_all_or_none(admin: Api) -> None:
     problem(admin.post("policies", text=KCE_EXAMPLE + "---\n" + policy("b", codes="[]")), 422)
     assert not Policy.objects.exists()
     body = {"text": policy("b") + "---\n" + KCE_EXAMPLE, "reason": "start"}

@@ -49,7 +49,7 @@ def test_two_revisions_are_compared_as_lines_and_as_values(admin: Api, viewer: A
     assert viewer.get("policies/a/diff?from=2&to=2").json()["changes"] == []
 
 
-def test_what_cannot_be_compared(admin: Api, viewer: Api) -> None:
+def test_incomparable_revisions_are_refused(admin: Api, viewer: Api) -> None:
     admin.call("put", "policies/a", text=policy("a"))
     assert viewer.get("policies/a/diff").json()["unified"] == ""
     problem(viewer.get("policies/b/diff"), 404)
@@ -60,7 +60,7 @@ def test_what_cannot_be_compared(admin: Api, viewer: Api) -> None:
     assert viewer.get("policies/a/diff?from=1&to=1").json()["changes"] == []
 
 
-def test_a_text_is_compared_with_what_is_in_force(admin: Api, viewer: Api) -> None:
+def test_a_text_is_compared_with_the_policy_in_force(admin: Api, viewer: Api) -> None:
     admin.call("put", "policies/a", text=policy("a"))
     text = "# why\n" + policy("a", priority=11)
     body = viewer.post("policies/a/diff", text=policy("b") + "---\n" + text).json()
@@ -99,7 +99,7 @@ def test_going_back_needs_a_reason(reason: str | None, admin: Api) -> None:
     assert Revision.objects.count() == 2
 
 
-def test_going_back_to_what_is_in_force_is_refused(admin: Api) -> None:
+def test_a_rollback_to_the_revision_in_force_is_refused(admin: Api) -> None:
     admin.call("put", "policies/a", text=policy("a"))
     body = problem(admin.post("policies/a/rollback", {"revision": 1, "reason": "x"}), 412)
     assert body["detail"] == "Revision 1 of a is already active."
@@ -151,7 +151,7 @@ def test_an_application_fault_may_match_no_rule(admin: Api, viewer: Api) -> None
         ("code=62&application=x", "application"),
     ],
 )
-def test_a_question_that_is_none(query: str, field: str, viewer: Api) -> None:
+def test_an_invalid_query_for_the_effective_rule_is_refused(query: str, field: str, viewer: Api) -> None:
     assert field in fields(viewer.get(f"policies/effective?{query}"))
 
 
@@ -187,7 +187,7 @@ def rows_of_everything() -> list[int]:
     return [model.objects.count() for model in (Revision, Decision, Rescue, Entry)]
 
 
-def test_a_text_is_tried_on_what_is_open(incident: Incident, viewer: Api) -> None:
+def test_a_text_is_tried_on_open_incidents(incident: Incident, viewer: Api) -> None:
     before = rows_of_everything()
     body = tried(viewer, {"yaml": policy("a")})
     assert (body["incidents"], body["changed"], body["truncated"]) == (1, 1, False)
@@ -224,7 +224,7 @@ def test_days_are_judged_on_the_facts_of_then(incident: Incident, node: Node, vi
     assert tried(viewer, {"yaml": policy("a"), "days": 9})["incidents"] == 1
 
 
-def test_what_bounds_a_rule_is_counted_for_the_text_too(incident: Incident, viewer: Api) -> None:
+def test_limits_of_a_rule_are_counted_for_the_tried_text_too(incident: Incident, viewer: Api) -> None:
     extra = "      budget: 1\n      cooldown: 1h\n"
     [one] = tried(viewer, {"yaml": policy("new", priority=99, extra=extra)})["results"]
     assert (one["after"]["answer"], one["after"]["rule"]) == ("rescue", "new#1")
@@ -256,7 +256,7 @@ def test_occurrences_of_the_past_are_counted_up_to_then(
         assert answer == "rescue" or one["after"]["because"] == [because]
 
 
-def test_nobody_tries_on_clusters_that_they_may_not_see(
+def test_a_policy_is_tried_only_on_clusters_that_the_caller_sees(
     incident: Incident, west: Cluster, now: datetime, viewer: Api
 ) -> None:
     add_incident(add_node(west, "gpu-2", now), now)
@@ -277,7 +277,7 @@ def test_nobody_tries_on_clusters_that_they_may_not_see(
         ({"yaml": "x", "nodes": []}, "nodes"),
     ],
 )
-def test_a_trial_that_is_none(body: dict[str, object], field: str | None, viewer: Api) -> None:
+def test_an_invalid_try_is_refused(body: dict[str, object], field: str | None, viewer: Api) -> None:
     response = viewer.post("policies/try", body)
     if field is None:
         problem(response, 422)

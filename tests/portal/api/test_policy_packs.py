@@ -28,16 +28,16 @@ def test_a_pack_is_installed_in_a_mode(admin: Api) -> None:
         ({"pack": "x" * 100}, 422),
     ],
 )
-def test_a_bad_request_installs_nothing(admin: Api, body: dict[str, object], status: int) -> None:
+def test_an_invalid_request_installs_no_pack(admin: Api, body: dict[str, object], status: int) -> None:
     assert admin.post("policies/install", body).status_code in (400, status)
     assert queries.candidates() == ()
 
 
-def test_only_who_may_write_policies_installs(viewer: Api) -> None:
+def test_only_policy_writers_install_packs(viewer: Api) -> None:
     problem(viewer.post("policies/install", {"pack": "kce"}), 403)
 
 
-def test_a_pack_says_what_it_would_install(admin: Api, viewer: Api) -> None:
+def test_a_pack_lists_what_it_would_install(admin: Api, viewer: Api) -> None:
     listed = {one["name"]: one for one in viewer.get("policies/packs").json()["results"]}
     assert list(listed) == ["kcover", "konduktor", "kce", "autopilot", "nvidia", "ladder"]
     assert (listed["konduktor"]["mode"], listed["konduktor"]["installed"]) == ("shadow", [])

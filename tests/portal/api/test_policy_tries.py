@@ -84,7 +84,7 @@ def test_a_try_that_lost_its_worker_goes_on_where_it_was(many: list[Incident], v
     assert PolicyTryResult.objects.count() == 10
 
 
-def test_a_try_that_loses_every_worker_fails_and_says_why(many: list[Incident], viewer: Api) -> None:
+def test_a_try_that_loses_every_worker_fails_with_a_reason(many: list[Incident], viewer: Api) -> None:
     pk = begin(viewer)
     PolicyTry.objects.filter(pk=pk).update(slices=slices.MAX_SLICES, state="running")
     policy_tries.advance(pk, clock=timezone.now)
@@ -148,7 +148,7 @@ def test_two_tries_are_worked_on_at_a_time(viewer: Api) -> None:
     assert state(viewer, pk) == "done"
 
 
-def test_nobody_reads_or_cancels_the_try_of_another(viewer: Api, admin: Api) -> None:
+def test_the_try_of_another_person_is_not_found(viewer: Api, admin: Api) -> None:
     pk = begin(viewer)
     problem(admin.get(f"policies/tries/{pk}"), 404)
     problem(admin.post(f"policies/tries/{pk}/cancel"), 404)

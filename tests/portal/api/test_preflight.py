@@ -146,7 +146,9 @@ def test_everybody_else_needs_the_role_operator(nodes: list[Node], west: Cluster
         ({"extra": 1}, "extra"),
     ],
 )
-def test_what_is_wrong_is_named(nodes: list[Node], operator: Api, change: dict[str, Any], field: str) -> None:
+def test_an_invalid_report_is_refused_by_field(
+    nodes: list[Node], operator: Api, change: dict[str, Any], field: str
+) -> None:
     answer = operator.post("preflight/reports?cluster=east", {**body(1), **change})
     assert field in fields(answer), answer.content
     assert not PreflightRun.objects.exists()

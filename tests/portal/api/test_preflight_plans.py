@@ -103,13 +103,15 @@ def test_a_repeated_request_plans_once(world: World, operator: Api) -> None:
         ({"level": 4}, "level", "unknown_field"),
     ],
 )
-def test_what_is_wrong_is_named(world: World, operator: Api, change: dict[str, Any], field: str, code: str) -> None:
+def test_an_invalid_plan_is_refused_by_field(
+    world: World, operator: Api, change: dict[str, Any], field: str, code: str
+) -> None:
     body = {key: value for key, value in (ASKED | change).items() if value is not None}
     assert codes(operator.post("preflight/plans", body), 400) == {field: code}
     assert not PairPlan.objects.exists()
 
 
-def test_what_conflicts_is_refused(world: World, operator: Api) -> None:
+def test_a_conflicting_plan_is_refused(world: World, operator: Api) -> None:
     operator.post("preflight/plans", ASKED)
     assert problem(operator.post("preflight/plans", ASKED), 409)["code"] == "pair_nodes_in_plan"
     Cluster.objects.update(nccl_image="")
@@ -127,7 +129,7 @@ def test_a_plan_is_cancelled_once(world: World, operator: Api, viewer: Api) -> N
     problem(operator.post("preflight/plans/999/cancel", {}), 404)
 
 
-def test_who_may(world: World, viewer: Api, now: datetime) -> None:
+def test_operators_of_the_cluster_request_plans_and_viewers_read_them(world: World, viewer: Api, now: datetime) -> None:
     problem(viewer.post("preflight/plans", ASKED), 403)
     elsewhere = caller("operator", now, cluster=Cluster.objects.create(name="c2", created_at=now))
     assert codes(elsewhere.post("preflight/plans", ASKED), 400) == {"cluster": "unknown_cluster"}

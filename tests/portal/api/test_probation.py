@@ -65,7 +65,7 @@ def test_an_operator_ends_it_early(world: World, viewer: Api, operator: Api) -> 
     assert entry.data["reason"] == "all work waits"
 
 
-def test_people_of_other_clusters_see_and_end_nothing(world: World, west: Cluster, now: datetime) -> None:
+def test_people_of_other_clusters_cannot_see_or_end_a_probation(world: World, west: Cluster, now: datetime) -> None:
     returned(world)
     other = person("wilma", "operator", now, cluster=west)
     assert other.get(PATH).status_code == 404

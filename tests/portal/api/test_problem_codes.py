@@ -45,12 +45,12 @@ def codes(response: Any) -> dict[str, str]:
         ("/api/v1/", 404, "unknown_endpoint"),
     ],
 )
-def test_reading(path: str, status: int, code: str, now: datetime) -> None:
+def test_each_read_error_has_its_code(path: str, status: int, code: str, now: datetime) -> None:
     document = problem(Client().get(path, headers=token(ApiToken.Kind.VIEWER, now)))
     assert (document["status"], document["code"]) == (status, code)
 
 
-def test_who_is_asking(now: datetime, east: Cluster) -> None:
+def test_each_kind_of_missing_permission_has_its_code(now: datetime, east: Cluster) -> None:
     assert problem(Client().get("/api/v1/nodes"))["code"] == "not_authenticated"
     unknown = Client().get("/api/v1/nodes", headers={"Authorization": "Bearer kcv_unknown"})
     assert problem(unknown)["code"] == "token_invalid"

@@ -84,7 +84,7 @@ def test_a_rescue_shows_its_steps(node: Node, viewer: Api, now: datetime) -> Non
     )
 
 
-def test_a_decision_says_because(node: Node, viewer: Api, now: datetime) -> None:
+def test_a_decision_shows_its_reasons(node: Node, viewer: Api, now: datetime) -> None:
     add_story(node, now)
     [row] = viewer.get("decisions").json()["results"]
     assert (row["node"], row["answer"], row["rule"], row["revision"], row["because"], row["count"]) == (
@@ -98,7 +98,7 @@ def test_a_decision_says_because(node: Node, viewer: Api, now: datetime) -> None
     assert viewer.get(f"decisions/{row['id']}").json() == row
 
 
-def test_a_decision_says_because_in_english_and_as_data(node: Node, viewer: Api, now: datetime) -> None:
+def test_a_decision_shows_its_reasons_in_english_and_as_data(node: Node, viewer: Api, now: datetime) -> None:
     add_story(node, now)
     paused = {"code": "paused_because", "params": {"why": "look"}}
     mismatch = {"code": "rule_mismatch", "params": {"rule": "a#1", "why": paused}}
@@ -143,7 +143,7 @@ def test_the_one_word_for_a_node(
     assert viewer.ids(f"nodes?state={state}") == expected
 
 
-def test_a_node_says_where_it_is(node: Node, viewer: Api) -> None:
+def test_a_node_shows_its_place(node: Node, viewer: Api) -> None:
     Node.objects.filter(pk=node.pk).update(labels={"example.com/row": "r1", "kcover.io/switch": "s1"}, pool="a")
     Cluster.objects.filter(pk=node.cluster_id).update(topology={"rack": "example.com/row"})
     where = {"rack": "r1", "leaf": "s1", "nvlink": "", "pool": "a"}
@@ -164,7 +164,7 @@ def test_a_programs_fault_does_not_make_a_node_faulty(node: Node, viewer: Api, n
     assert viewer.ids("nodes?state=faulty") == []
 
 
-def test_one_sees_ones_own_clusters_only(east: Cluster, west: Cluster, now: datetime) -> None:
+def test_callers_see_their_own_clusters_only(east: Cluster, west: Cluster, now: datetime) -> None:
     for cluster in (east, west):
         add_story(add_node(cluster, f"{cluster.name}-1", now), now)
     here, everywhere = caller("viewer", now, cluster=east), caller("viewer", now)
@@ -242,7 +242,7 @@ def test_a_parameter_that_is_not_understood_is_named(query: str, field: str, vie
     assert found[field]
 
 
-def test_an_unknown_parameter_is_told_what_is_known(viewer: Api) -> None:
+def test_an_unknown_parameter_is_refused_with_the_known_ones(viewer: Api) -> None:
     found = fields(viewer.get("incidents?stat=open&code=62"))
     assert found == {"stat": found["stat"]}
     assert "Did you mean state?" in found["stat"]
@@ -351,7 +351,7 @@ def test_nodes_are_narrowed(query: str, names: list[str], node: Node, viewer: Ap
         ),
     ],
 )
-def test_other_lists_are_narrowed(
+def test_other_lists_are_filtered(
     path: str, hits: tuple[str, ...], misses: tuple[str, ...], node: Node, viewer: Api, now: datetime
 ) -> None:
     add_story(node, now)
@@ -363,7 +363,7 @@ def test_other_lists_are_narrowed(
 
 
 @pytest.mark.parametrize(("path", "key"), [("events", "incident"), ("decisions", "incident"), ("rescues", "incident")])
-def test_what_belongs_to_an_incident_is_found(path: str, key: str, node: Node, viewer: Api, now: datetime) -> None:
+def test_rows_are_filtered_by_incident(path: str, key: str, node: Node, viewer: Api, now: datetime) -> None:
     add_story(node, now)
     pk = Incident.objects.get().pk
     assert len(viewer.ids(f"{path}?{key}={pk}")) == 1
@@ -374,7 +374,7 @@ def test_a_signed_in_person_reads_too(node: Node, now: datetime) -> None:
     assert person("anna", "viewer", now).ids("nodes") == [node.pk]
 
 
-def test_somebody_without_a_role_reads_nothing(node: Node, now: datetime) -> None:
+def test_a_person_without_a_role_cannot_read(node: Node, now: datetime) -> None:
     anna = person("anna", "viewer", now)
     RoleBinding.objects.all().delete()
     assert "no role" in problem(anna.get("nodes"), 403)["detail"]

@@ -48,7 +48,7 @@ def test_a_repair_has_the_promised_shape(repair: int, viewer: Api) -> None:
     assert viewer.ids("repairs") == [repair]
 
 
-def test_from_the_report_to_the_proof(repair: int, node: Node, operator: Api) -> None:
+def test_a_repair_goes_from_report_to_proof(repair: int, node: Node, operator: Api) -> None:
     due = (timezone.now() + timedelta(days=3)).isoformat()
     accepted = operator.post(f"repairs/{repair}/accept", {**WHY, "assignee": "bo", "due": due}).json()
     assert (accepted["state"], accepted["assignee"]) == ("accepted", "bo")
@@ -75,12 +75,12 @@ def test_a_refused_repair_goes_back_to_the_role_that_reported_it(
 
 
 @pytest.mark.parametrize("verb", ["hand-over", "return", "close"])
-def test_a_verb_out_of_turn_is_a_conflict(repair: int, operator: Api, verb: str) -> None:
+def test_a_move_out_of_turn_is_a_conflict(repair: int, operator: Api, verb: str) -> None:
     refused = problem(operator.post(f"repairs/{repair}/{verb}", WHY), 409)
     assert (refused["code"], refused["params"]["possible"]) == ("repair_verb_not_now", "accept, refuse")
 
 
-def test_an_unknown_verb_and_an_unknown_repair(repair: int, operator: Api) -> None:
+def test_an_unknown_move_and_an_unknown_repair(repair: int, operator: Api) -> None:
     assert problem(operator.post(f"repairs/{repair}/explode", WHY), 404)["code"] == "repair_verb_unknown"
     problem(operator.post("repairs/999/accept", WHY), 404)
     problem(operator.get("repairs/999"), 404)
@@ -130,7 +130,7 @@ def test_a_field_that_is_wrong_is_named(repair: int, operator: Api) -> None:
     assert "reason" in fields(operator.post(f"repairs/{repair}/accept", {}))
 
 
-def test_filters(repair: int, east: Cluster, now: datetime, operator: Api) -> None:
+def test_repairs_are_filtered(repair: int, east: Cluster, now: datetime, operator: Api) -> None:
     add_node(east, "gpu-2", now)
     other = operator.post("repairs", {**REPORT, "machine": {"cluster": "east", "node": "gpu-2"}, "vendor": "B"})
     pk = other.json()["id"]
@@ -166,7 +166,7 @@ def test_a_key_acts_once(node: Node, operator: Api) -> None:
 
 
 @pytest.mark.parametrize(("kind", "status"), [("viewer", 403), ("decision", 403), ("operator", 200)])
-def test_roles(repair: int, now: datetime, kind: str, status: int) -> None:
+def test_roles_limit_repair_requests(repair: int, now: datetime, kind: str, status: int) -> None:
     api = caller(kind, now)
     assert api.get("repairs").status_code == 200
     assert api.post(f"repairs/{repair}/accept", WHY).status_code == status

@@ -47,7 +47,7 @@ def test_a_repeated_report_is_answered_as_the_first_was(door: Door) -> None:
     assert (GpuRow.objects.count(), CheckResult.objects.count(), CheckChange.objects.count()) == (2, 2, 0)
 
 
-def test_inv_02_a_repeated_report_that_is_sent_twice_is_told_as_such(door: Door) -> None:
+def test_inv_02_a_repeated_report_that_is_sent_twice_is_counted_as_repeated(door: Door) -> None:
     door.report(report(**FULL))
     batch = str(uuid.uuid4())
     assert counts(door.report(report(**FULL, batch_id=batch))) == (2, 0, 0)
@@ -64,7 +64,7 @@ def test_inv_02_a_repeated_report_that_is_sent_twice_is_told_as_such(door: Door)
     ],
     ids=lambda change: next(iter(change)),
 )
-def test_whatever_changes_is_kept(door: Door, change: dict[str, Any]) -> None:
+def test_a_change_in_a_repeated_report_is_stored(door: Door, change: dict[str, Any]) -> None:
     def known() -> tuple[Any, ...]:
         agent = Agent.objects.select_related("node").get()
         statuses = [*CheckResult.objects.order_by("device").values_list("status", flat=True)]
@@ -78,7 +78,7 @@ def test_whatever_changes_is_kept(door: Door, change: dict[str, Any]) -> None:
     assert known() == before
 
 
-def test_what_another_process_stored_meanwhile_is_put_right_by_a_repeated_report(door: Door, cluster: Cluster) -> None:
+def test_a_repeated_report_corrects_a_row_that_another_process_changed(door: Door, cluster: Cluster) -> None:
     door.report(report(**FULL))
     at = datetime.now(UTC) + timedelta(seconds=1)
     changed = report(**(FULL | {"checks": [check(status="fail")], "inventory": {"driver": "1"}}))
@@ -105,7 +105,7 @@ def test_within_the_hour_a_repeated_report_writes_no_result(door: Door, now: dat
     assert set(CheckResult.objects.values_list("seen_at", flat=True)) == {now}
 
 
-def test_what_is_wrong_in_a_report_is_told_each_time(door: Door) -> None:
+def test_each_repeated_report_reports_its_invalid_items(door: Door) -> None:
     for _ in range(3):
         assert counts(door.report(report(checks=[check(), {"name": "x"}]))) == (1, 0, 1)
 
@@ -122,7 +122,7 @@ def test_each_fault_counts_and_each_result_of_a_command_arrives(door: Door) -> N
         assert Command.objects.get(pk=command.pk).state == "done"
 
 
-def test_inv_47_nobody_repeats_what_another_node_said(door: Door, cluster: Cluster) -> None:
+def test_inv_47_a_report_cannot_be_repeated_by_another_node(door: Door, cluster: Cluster) -> None:
     body = report(**FULL)
     door.report(body)
     other = door_of(cluster, "gpu-2")
@@ -131,6 +131,6 @@ def test_inv_47_nobody_repeats_what_another_node_said(door: Door, cluster: Clust
     assert not Node.objects.filter(name="gpu-2").exists()
 
 
-def test_a_repeated_report_that_cannot_be_read_says_why_each_time(door: Door) -> None:
+def test_an_invalid_repeated_report_is_refused_each_time(door: Door) -> None:
     for _ in range(2):
         assert "sent_at: must be a time" in door.report(report(**FULL, sent_at="now")).problem(400)

@@ -215,7 +215,7 @@ def test_each_field_with_each_strange_value_has_the_value_of_the_format_or_is_re
 
 @settings(max_examples=200)
 @given(bodies())
-def test_whatever_is_wrong_is_answered_in_the_words_of_the_format(body: bytes) -> None:
+def test_an_invalid_body_has_the_error_of_the_wire_format(body: bytes) -> None:
     def outcome(read: Any) -> object:
         try:
             return read()
@@ -240,7 +240,7 @@ def by_wire(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
 
 @pytest.mark.parametrize("checks", [0, 1, 100])
-def test_what_our_own_agents_send_is_decoded_by_msgspec(by_wire: list[bytes], checks: int) -> None:
+def test_reports_of_agents_are_decoded_by_msgspec(by_wire: list[bytes], checks: int) -> None:
     gpus = tuple(Gpu(index=n, uuid=f"GPU-{n}", pci=f"0000:{n:02x}:00.0", model="H100") for n in range(8))
     inventory = Inventory(driver="580.1", kernel="6.8", gpus=(*gpus, Gpu(index=8, uuid="GPU-8")))
     results = [

@@ -148,7 +148,7 @@ def test_an_agent_sends_its_spool_within_half_an_hour(rates: ReportRates, clock:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_an_agent_that_sends_too_much_is_told_when_to_come_back(
+def test_an_agent_that_sends_too_much_gets_429_with_retry_after(
     now: datetime, rates: ReportRates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(app, "report_rates", rates)  # time stands still

@@ -35,7 +35,7 @@ def asked(node: str = "gpu-1", *actions: str, **more: Any) -> dict[str, Any]:
     return {"nodeName": node, "xid": 79, "escalateTime": "", "actions": named, **more}
 
 
-def test_what_is_not_read_gets_kces_error_too(node: Node, east: Cluster, now: datetime) -> None:
+def test_an_unread_request_has_an_error_in_the_format_of_kce(node: Node, east: Cluster, now: datetime) -> None:
     headers = caller(east, now).headers
     for status, answer in (
         (401, Client().post("/api/v1/rescue-actions", asked(), content_type="application/json")),
@@ -97,7 +97,7 @@ def test_the_cluster_is_the_tokens_or_the_querys(node: Node, east: Cluster, west
     assert wide.post("rescue-actions?cluster=east", asked()).status_code == 201
 
 
-def test_who_may_only_look_may_not_decide(node: Node, east: Cluster, now: datetime) -> None:
+def test_a_viewer_token_cannot_request_actions(node: Node, east: Cluster, now: datetime) -> None:
     assert caller(east, now, kind="viewer").post("rescue-actions", asked()).status_code == 403
     assert not Rescue.objects.exists()
 
@@ -137,7 +137,7 @@ def test_modes_hold_it_back(node: Node, east: Cluster, now: datetime, fields: di
     assert not Rescue.objects.exists()
 
 
-def test_what_is_refused_under_a_key_is_in_the_ledger_and_may_be_asked_again(
+def test_a_refusal_under_a_key_is_in_the_ledger_and_the_key_can_be_used_again(
     node: Node, east: Cluster, now: datetime
 ) -> None:
     api = caller(east, now)
@@ -150,13 +150,13 @@ def test_what_is_refused_under_a_key_is_in_the_ledger_and_may_be_asked_again(
     assert api.post("rescue-actions", asked(), Idempotency_Key="k").status_code == 201
 
 
-def test_in_approve_mode_it_waits_for_a_person(node: Node, east: Cluster, now: datetime) -> None:
+def test_in_approve_mode_an_action_waits_for_a_person(node: Node, east: Cluster, now: datetime) -> None:
     Cluster.objects.update(mode="approve")
     assert caller(east, now).post("rescue-actions", asked()).status_code == 201
     assert (Rescue.objects.get().state, Rescue.objects.get().hold) == ("held", "approval")
 
 
-def test_after_its_time_it_is_not_started(node: Node, east: Cluster, now: datetime) -> None:
+def test_an_action_expires_after_its_escalate_time(node: Node, east: Cluster, now: datetime) -> None:
     assert caller(east, now).post("rescue-actions", asked(escalateTime="30min")).status_code == 201
     rescue = Rescue.objects.get()
     late = rescue.opened_at + timedelta(minutes=31)
@@ -306,7 +306,7 @@ def called_back(rescue: int, body: bytes, *, secret: str = "shared") -> Any:
     )
 
 
-def test_inv_10_only_that_systems_signed_word_gives_a_node_back(given: Rescue) -> None:
+def test_inv_10_only_a_signed_callback_of_the_other_system_gives_a_node_back(given: Rescue) -> None:
     word = b'{"outcome": "done"}'
     assert called_back(given.pk, word, secret="guessed").status_code == 403
     assert called_back(given.pk + 1, word).status_code == 403
@@ -322,21 +322,21 @@ def test_inv_10_only_that_systems_signed_word_gives_a_node_back(given: Rescue) -
     assert Entry.objects.filter(verb="rescue.called_back").count() == 1
 
 
-def test_a_word_about_another_delivery_is_a_conflict_that_names_this_one(given: Rescue) -> None:
+def test_a_callback_about_another_delivery_is_a_conflict_that_names_this_one(given: Rescue) -> None:
     answer = called_back(given.pk, b'{"outcome": "done", "delivery": "webhook-9-9-9"}')
     assert (answer.status_code, f"webhook-{given.pk}-0-0" in answer.json()["detail"]) == (409, True)
     body = b'{"outcome": "done", "delivery": "webhook-%d-0-0"}' % given.pk
     assert called_back(given.pk, body).status_code == 200
 
 
-def test_inv_10_or_an_operator_takes_it_over(given: Rescue, now: datetime) -> None:
+def test_inv_10_an_operator_takes_over_a_node(given: Rescue, now: datetime) -> None:
     api = caller(None, now, kind="operator")
     taken = api.post(f"rescues/{given.pk}/take-over", {"reason": "it is silent"})
     assert (taken.status_code, taken.json()["state"]) == (200, "held")
     assert api.post(f"rescues/{given.pk}/take-over", {"reason": "again"}).status_code == 409
 
 
-def test_inv_11_no_other_door_is_wider_for_a_program(node: Node, east: Cluster, now: datetime) -> None:
+def test_inv_11_no_other_endpoint_grants_a_program_more(node: Node, east: Cluster, now: datetime) -> None:
     Cluster.objects.update(mode="approve")
     made = caller(east, now, kind="operator").post("nodes/east/gpu-1/reboot", {"reason": "script"})
     assert (made.status_code, made.json()["state"]) == (201, "held")
@@ -346,7 +346,7 @@ def test_inv_11_no_other_door_is_wider_for_a_program(node: Node, east: Cluster, 
     assert (refused.status_code, "decision_mode policies" in refused.json()["detail"]) == (409, True)
 
 
-def test_a_decision_system_does_not_set_what_bounds_it(east: Cluster, now: datetime) -> None:
+def test_a_decision_system_cannot_change_its_own_limits(east: Cluster, now: datetime) -> None:
     api = caller(None, now)
     assert api.call("patch", "clusters/east/guards", {"breaker": {"enabled": False}}).status_code == 403
     assert api.call("patch", "clusters/east", {"mode": "enforce"}).status_code == 403

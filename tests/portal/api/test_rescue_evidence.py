@@ -44,7 +44,7 @@ def test_the_list_has_hash_size_and_sections(viewer: Api, rescue: Rescue) -> Non
     assert (second["n"], second["state"], second["url"], second["sections"]) == (2, "requested", None, [])
 
 
-def test_the_file_is_what_the_agent_sent(viewer: Api, rescue: Rescue) -> None:
+def test_the_download_equals_the_agents_upload(viewer: Api, rescue: Rescue) -> None:
     answer = viewer.get(f"rescues/{rescue.pk}/evidence/1")
     assert (answer.status_code, answer.content) == (200, CONTENT)
     assert answer["Content-Type"] == "application/gzip"
@@ -64,7 +64,7 @@ def test_downloads_are_recorded_and_bounded(viewer: Api, rescue: Rescue) -> None
     assert found[0].actor.startswith("token:")
 
 
-def test_what_is_not_stored_is_not_found(viewer: Api, rescue: Rescue, now: datetime) -> None:
+def test_missing_evidence_is_not_found(viewer: Api, rescue: Rescue, now: datetime) -> None:
     for number in (2, 3):
         assert problem(viewer.get(f"rescues/{rescue.pk}/evidence/{number}"), 404)["code"] == "no_evidence"
     services.prune(now=now + timedelta(days=400))
@@ -72,7 +72,7 @@ def test_what_is_not_stored_is_not_found(viewer: Api, rescue: Rescue, now: datet
     assert viewer.get(f"rescues/{rescue.pk}/evidence").json()["results"][0]["state"] == "deleted"
 
 
-def test_only_those_who_see_the_rescue_see_its_evidence(rescue: Rescue, west: Cluster, now: datetime) -> None:
+def test_only_callers_who_see_the_rescue_see_its_evidence(rescue: Rescue, west: Cluster, now: datetime) -> None:
     other = caller("viewer", now, cluster=west)
     for path in ("evidence", "evidence/1"):
         problem(other.get(f"rescues/{rescue.pk}/{path}"), 404)

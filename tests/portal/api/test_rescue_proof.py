@@ -53,7 +53,7 @@ def test_a_stranger_verifies_the_file(key: Path, rescue: Rescue, tmp_path: Path,
     assert (code, said.split(":")[0]) == (0, "valid")
 
 
-def test_another_key_and_another_byte_are_refused(key: Path, rescue: Rescue, tmp_path: Path, viewer: Api) -> None:
+def test_another_key_or_a_changed_byte_is_refused(key: Path, rescue: Rescue, tmp_path: Path, viewer: Api) -> None:
     document = viewer.get(f"rescues/{rescue.pk}/proof").json()
     file = tmp_path / "proof.json"
     file.write_text(json.dumps(document))
@@ -74,7 +74,7 @@ def test_a_file_that_is_no_proof_is_refused(text: str, key: Path, tmp_path: Path
     assert (code, said.split(":")[0]) in {(1, "format"), (1, "key")}
 
 
-def test_who_does_not_see_the_cluster_gets_no_proof(key: Path, rescue: Rescue) -> None:
+def test_a_caller_without_access_to_the_cluster_gets_no_proof(key: Path, rescue: Rescue) -> None:
     now = datetime.now(UTC)
     other = Cluster.objects.create(name="west", created_at=now)
     eve = person("eve", "admin", now, cluster=other)

@@ -69,7 +69,7 @@ def test_a_view_is_saved_listed_changed_and_deleted_by_its_owner_only(api) -> No
         ({"name": ""}, 400, "invalid"),
     ],
 )
-def test_what_no_page_would_save_is_refused(change, status: int, code: str, api) -> None:
+def test_an_invalid_view_is_refused(change, status: int, code: str, api) -> None:
     answer = api("admin")[0].call("post", "views", {**RED, **change})
     assert (answer.status_code, answer.json()["code"]) == (status, code)
     assert not SavedView.objects.exists()

@@ -78,7 +78,7 @@ def test_programs_sign_in_with_a_bearer_token(schema: dict) -> None:
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("path", ["/api/schema/", "/api/docs/"])
-def test_the_documentation_asks_who_reads_it(path: str, viewer: Api, settings: Any) -> None:
+def test_the_documentation_is_readable_as_its_setting_says(path: str, viewer: Api, settings: Any) -> None:
     signed_in = viewer.client
     assert Client().get(path).status_code == 401
     assert signed_in.get(path, headers=viewer.headers).status_code == 200

@@ -49,7 +49,7 @@ def guards(cluster: Cluster, **patch: Any) -> None:
         ({"domains": {"rack": ["A"]}}, 5, 32, 1, []),
     ],
 )
-def test_a_preview_counts_what_a_scope_contains(
+def test_a_preview_counts_the_contents_of_a_scope(
     racks: Cluster, viewer: Api, scope: dict[str, Any], nodes: int, gpus: int, running: int, unknown: list[str]
 ) -> None:
     answer = viewer.post("scopes/preview", {"cluster": "east", **scope})
@@ -63,7 +63,7 @@ def test_a_preview_counts_what_a_scope_contains(
     }
 
 
-def test_the_headroom_is_what_the_guards_have_left(racks: Cluster, viewer: Api, now: datetime) -> None:
+def test_the_headroom_is_what_the_guards_allow(racks: Cluster, viewer: Api, now: datetime) -> None:
     guards(racks, breaker={"limit": 4}, budget={"limit": 1, "by": "pool"}, floor={"percent": 50})
 
     def room(**scope: Any) -> dict[str, int]:
@@ -83,7 +83,7 @@ def test_the_headroom_is_what_the_guards_have_left(racks: Cluster, viewer: Api, 
     assert "maintenance" not in room(pools=["a"])
 
 
-def test_a_caller_counts_only_what_they_see(racks: Cluster, west: Cluster, now: datetime, client: Any) -> None:
+def test_a_caller_counts_only_visible_nodes(racks: Cluster, west: Cluster, now: datetime, client: Any) -> None:
     ann = User.objects.create_user("ann")
     services.bind(ann, "operator", cluster=racks, pool="a", actor="t", now=now)
     client.force_login(ann)

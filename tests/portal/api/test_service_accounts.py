@@ -40,7 +40,7 @@ def test_a_pod_speaks_for_its_node(kube: FakeCluster) -> None:
     assert (commands.status, commands.body) == (200, {"commands": []})
 
 
-def test_inv_47_and_for_no_other(kube: FakeCluster) -> None:
+def test_inv_47_a_pod_reports_for_no_other_node(kube: FakeCluster) -> None:
     agent = Agent(kube)
     assert "belongs to node gpu-1, not 'gpu-2'" in agent.report(report(node="gpu-2")).problem(403)
     asked = loop.run(agent.ask("GET", "commands", query="node=gpu-2", X_Kcover_Cluster="east"))
@@ -73,7 +73,7 @@ def test_a_token_that_the_cluster_does_not_know(kube: FakeCluster) -> None:
     stranger.report(report()).problem(401)
 
 
-def test_any_other_pod_speaks_for_nothing(kube: FakeCluster, settings: Any) -> None:
+def test_another_pod_may_not_report(kube: FakeCluster, settings: Any) -> None:
     """Every pod can have a token for any audience made; which may speak is the installation's to say."""
     lab = "system:serviceaccount:lab:default"
     who = identity(username=lab, service_account="lab/default")
@@ -100,7 +100,7 @@ def test_any_other_pod_speaks_for_nothing(kube: FakeCluster, settings: Any) -> N
         ({"sub": None}, "token_subject", "Not a service account token"),
     ],
 )
-def test_what_a_token_itself_says_is_wrong_is_not_asked_about(
+def test_a_token_with_invalid_claims_is_refused_without_a_review(
     kube: FakeCluster, claims: Any, code: str, reason: str
 ) -> None:
     refused = Agent(kube, **claims).report(report())
@@ -110,7 +110,7 @@ def test_what_a_token_itself_says_is_wrong_is_not_asked_about(
 
 
 @pytest.mark.parametrize("secret", ["eyJ.x.y", "eyJhbGciOiJSUzI1NiJ9.bnVsbA.c2ln", "eyJ.W1tbW1tbW1tb.x"])
-def test_what_only_looks_like_a_token(kube: FakeCluster, secret: str) -> None:
+def test_an_invalid_token_is_refused(kube: FakeCluster, secret: str) -> None:
     door = Door(secret)
     assert "Neither a portal token nor" in door.report(report(), X_Kcover_Cluster="east").problem(401)
 
@@ -158,7 +158,7 @@ def test_an_api_server_that_is_down_keeps_reports_with_their_agents(
     assert agent.report(report()).status == 202
 
 
-def test_who_was_known_is_heard_while_the_api_server_is_down(
+def test_a_known_agent_is_accepted_while_the_api_server_is_down(
     kube: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent, other = Agent(kube, jti="a"), Agent(kube, jti="b")
@@ -171,7 +171,7 @@ def test_who_was_known_is_heard_while_the_api_server_is_down(
     assert agent.report(report()).status == 503
 
 
-def test_a_portal_that_was_restarted_meanwhile_says_whom_it_cannot_hear(kube: FakeCluster) -> None:
+def test_a_restarted_portal_reports_agents_that_it_cannot_review(kube: FakeCluster) -> None:
     """What was believed is gone with the process, and silence is no news where nobody could be asked."""
     agent, now = Agent(kube), datetime.now(UTC)
     assert agent.report(report()).status == 202
@@ -186,7 +186,7 @@ def test_a_portal_that_was_restarted_meanwhile_says_whom_it_cannot_hear(kube: Fa
     assert app.known_accounts.blind() == set()
 
 
-def test_a_definite_no_ends_all_belief(kube: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_definite_refusal_clears_the_cache(kube: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     agent = Agent(kube)
     monkeypatch.setattr(service_accounts, "REVIEW_VALID_SECONDS", 0.0)
     monkeypatch.setattr(service_accounts, "REJECTION_VALID_SECONDS", 0.0)
@@ -202,7 +202,7 @@ def test_a_portal_without_the_right_to_review(kube: FakeCluster) -> None:
     assert "tokenreviews is forbidden" in Agent(kube).report(report()).problem(503)
 
 
-def test_before_kubernetes_1_30_the_pod_tells_the_node(kube: FakeCluster) -> None:
+def test_before_kubernetes_1_30_the_pod_determines_the_node(kube: FakeCluster) -> None:
     kube.add_node("gpu-1")
     pod = kube.add_pod("kcover-system", "agent", node="gpu-1")
     agent = Agent(kube, identity(node_name=None, pod_uid=pod.uid))
@@ -217,7 +217,7 @@ def test_before_kubernetes_1_30_the_pod_tells_the_node(kube: FakeCluster) -> Non
     assert sum(call.verb == "list_pods" for call in kube.calls) == 1
 
 
-def test_what_is_remembered_is_bounded(kube: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_of_reviews_is_bounded(kube: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service_accounts, "MAX_CACHED_TOKENS", 2)
     agents = [Agent(kube, jti=str(number)) for number in range(4)]
     assert {agent.report(report()).status for agent in agents} == {202}
@@ -227,7 +227,7 @@ def test_what_is_remembered_is_bounded(kube: FakeCluster, monkeypatch: pytest.Mo
     assert reviews(kube) == 5  # it was forgotten
 
 
-def test_what_was_refused_forgets_nobody(kube: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_tokens_do_not_evict_known_agents(kube: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service_accounts, "MAX_CACHED_TOKENS", 2)
     monkeypatch.setattr(service_accounts, "MAX_CACHED_REJECTIONS", 2)
     agent = Agent(kube)
@@ -251,7 +251,7 @@ def test_a_cluster_asks_its_own_api_server_only(kube: FakeCluster, now: datetime
     uninstall()
 
 
-def test_it_may_be_traded_for_a_credential_of_the_portal(kube: FakeCluster) -> None:
+def test_a_service_account_token_can_be_exchanged_for_a_portal_credential(kube: FakeCluster) -> None:
     """The cluster vouches for the node, so a credential in use is replaced at once."""
     agent = Agent(kube)
 
@@ -269,7 +269,7 @@ def test_it_may_be_traded_for_a_credential_of_the_portal(kube: FakeCluster) -> N
     assert Entry.objects.filter(verb="token.created").latest("id").actor == f"token:service account {ACCOUNT}"
 
 
-def test_what_an_administrator_bound_to_the_node_is_left_alone(kube: FakeCluster, now: datetime) -> None:
+def test_a_credential_bound_by_an_administrator_is_kept(kube: FakeCluster, now: datetime) -> None:
     cluster = Cluster.objects.get(name="east")
     bound, _ = accounts.make_token("agent", cluster=cluster, node="gpu-1", created_by="user:ada", now=now)
     agent = Agent(kube)

@@ -52,7 +52,7 @@ def test_a_second_one_is_refused(admin: Api) -> None:
     assert admin.call("put", "standby-policies/other", text=standby("other")).status_code == 201
 
 
-def test_it_is_changed_compared_and_rolled_back(admin: Api) -> None:
+def test_a_standby_policy_is_changed_compared_and_rolled_back(admin: Api) -> None:
     admin.call("put", f"standby-policies/{NAME}", text=STANDBY_EXAMPLE)
     changed = STANDBY_EXAMPLE.replace("      targetNode:\n        env: dev", "      targetNode:\n        env: spare")
     assert admin.call("put", f"standby-policies/{NAME}", text=changed, If_Match='"1"').status_code == 200
@@ -67,7 +67,7 @@ def test_it_is_changed_compared_and_rolled_back(admin: Api) -> None:
     assert [row["because"] for row in rows] == [reasons.of("policy_rolled_back", revision=1).to_json(), None, None]
 
 
-def test_the_address_says_which_kind(admin: Api) -> None:
+def test_the_address_determines_the_kind(admin: Api) -> None:
     body = problem(admin.call("put", f"policies/{NAME}", text=STANDBY_EXAMPLE), 422)
     assert body["errors"][0]["message"] == (
         f"The text must contain only the policy {NAME}. It contains WarmStandbyPolicy {NAME}."

@@ -45,7 +45,7 @@ def test_spares_assignments_and_shortages(node: Node, west: Cluster, viewer: Api
     assert viewer.get("standbys?cluster=west").json()["spares"] == []
 
 
-def test_only_of_clusters_that_the_caller_may_see(node: Node, west: Cluster, now: datetime) -> None:
+def test_only_standbys_of_visible_clusters_are_listed(node: Node, west: Cluster, now: datetime) -> None:
     add_node(node.cluster, "spare-1", now, labels=SPARE)
     add_node(west, "spare-2", now, labels=SPARE)
     api = caller("viewer", now, cluster=west)

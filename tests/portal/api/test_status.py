@@ -56,7 +56,7 @@ def text_of(response: Any) -> str:
     return b"".join(response.streaming_content).decode()
 
 
-def test_each_node_is_told_and_then_the_summary(nodes: list[Node], operator: Api, answered: Any) -> None:
+def test_the_text_has_each_node_and_then_the_summary(nodes: list[Node], operator: Api, answered: Any) -> None:
     answered({"gpu-1": "pass", "gpu-2": "fail", "gpu-3": "pass"})
     response = operator.get("status?cluster=east&check=pciebw&batch=2&r=1")
     assert response.headers["Content-Type"] == "text/plain; charset=utf-8"
@@ -100,7 +100,9 @@ def kube(east: Cluster) -> FakeCluster:
     return made
 
 
-def test_iperfs_ring_is_told_as_a_table(nodes: list[Node], kube: FakeCluster, operator: Api, answered: Any) -> None:
+def test_the_ring_of_iperf_is_rendered_as_a_table(
+    nodes: list[Node], kube: FakeCluster, operator: Api, answered: Any
+) -> None:
     Node.objects.filter(name="gpu-1").update(address="10.0.0.1")
     answered({"gpu-1": "pass", "gpu-2": "pass", "gpu-3": "pass"})
     query = "cluster=east&check=iperf&workload=ring&pclients=4&startport=6000&cleanup"
@@ -173,7 +175,7 @@ def test_a_storage_class_of_ones_own(nodes: list[Node], kube: FakeCluster, opera
     assert operator.call("patch", "clusters/east", {"storage_class": ""}).json()["storage_class"] == ""
 
 
-def test_nobody_needs_to_listen(nodes: list[Node], operator: Api) -> None:
+def test_a_run_continues_without_a_listener(nodes: list[Node], operator: Api) -> None:
     text = text_of(operator.get("status?cluster=east&check=remapped&wait=0"))
     run = CheckRun.objects.get()
     assert f"0 of 3 nodes have answered; the run continues: http://testserver/api/v1/check-runs/{run.pk}" in text
@@ -190,7 +192,9 @@ def hang_up(response: Any) -> None:
         close()
 
 
-def test_a_caller_who_hangs_up_ends_the_answer_and_not_the_run(nodes: list[Node], operator: Api, answered: Any) -> None:
+def test_a_caller_that_hangs_up_ends_the_response_and_not_the_run(
+    nodes: list[Node], operator: Api, answered: Any
+) -> None:
     response = operator.get("status?cluster=east&check=remapped")
     pieces = iter(response.streaming_content)
     assert next(pieces).startswith(b"Checking status on all nodes")
@@ -201,7 +205,7 @@ def test_a_caller_who_hangs_up_ends_the_answer_and_not_the_run(nodes: list[Node]
         hang_up(operator.get("status?cluster=east&check=remapped"))
 
 
-def test_listeners_are_bounded_and_asking_is_not_begun(nodes: list[Node], operator: Api) -> None:
+def test_listeners_are_bounded_and_no_check_is_started_beyond_the_limit(nodes: list[Node], operator: Api) -> None:
     held = [responses.ListenerSlot() for _ in range(responses.MAX_LISTENERS)]
     try:
         refused = operator.get("status?cluster=east")
@@ -258,7 +262,9 @@ def test_the_wait_is_bounded(nodes: list[Node], operator: Api, monkeypatch: Any)
         ("hosts=gpu-1", "hosts", "Did you mean host?"),
     ],
 )
-def test_bad_parameters_are_told_by_name(nodes: list[Node], operator: Api, query: str, field: str, words: str) -> None:
+def test_invalid_parameters_are_refused_by_name(
+    nodes: list[Node], operator: Api, query: str, field: str, words: str
+) -> None:
     for accept in ("*/*", "application/json", "text/plain"):
         found = fields(operator.get(f"status?cluster=east&{query}", Accept=accept))
         assert words in found[field], found
@@ -274,14 +280,14 @@ def test_the_cluster_is_the_tokens_or_named(nodes: list[Node], west: Cluster, op
     assert fields(bound.get("status?cluster=west"))["cluster"] == "Unknown cluster west."
 
 
-def test_it_takes_a_token_of_an_operator(nodes: list[Node], viewer: Api, now: datetime) -> None:
+def test_the_endpoint_requires_an_operator_token(nodes: list[Node], viewer: Api, now: datetime) -> None:
     assert "role operator" in problem(viewer.get("status?cluster=east"), 403)["detail"]
     assert "Requires a token" in problem(person("ann", "admin", now).get("status?cluster=east"), 403)["detail"]
     problem(Api().get("status?cluster=east"), 401)
     assert not CheckRun.objects.exists()
 
 
-def test_a_cluster_that_does_not_say_is_asked_again_later(nodes: list[Node], west: Cluster, operator: Api) -> None:
+def test_a_cluster_that_does_not_answer_gets_a_retryable_error(nodes: list[Node], west: Cluster, operator: Api) -> None:
     add_node(west, "w-1", timezone.now())
     silent = operator.get("status?cluster=west&job=ml:a=b")
     assert silent.status_code in (400, 503)

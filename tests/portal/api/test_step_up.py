@@ -82,14 +82,14 @@ def test_a_pause_and_a_stricter_mode_never_ask(root: tuple[Api, App], east: Clus
     assert api.post("pause", {"reason": "x"}).status_code == 200
 
 
-def test_a_token_is_not_asked(root: tuple[Api, App], east: Cluster, now: datetime) -> None:
+def test_a_token_is_not_asked_for_a_factor(root: tuple[Api, App], east: Cluster, now: datetime) -> None:
     _token, secret = accounts.make_token("operator", created_by="test", now=now)
     assert Api(secret).post("resume", {"reason": "x"}).status_code == 200
     body = problem(Api(secret).post("account/step-up", {"code": "000000"}), 403)
     assert body["code"] == "factor_of_person"
 
 
-def test_a_wrong_code_says_so_and_several_wait(root: tuple[Api, App], now: datetime) -> None:
+def test_a_wrong_code_is_refused_and_several_are_throttled(root: tuple[Api, App], now: datetime) -> None:
     api, app = root
     for number in range(5):
         assert problem(api.post("account/step-up", {"code": f"{number:06}"}), 422)["code"] == "factor_wrong"
@@ -117,7 +117,7 @@ def test_a_repeated_key_is_no_way_around(root: tuple[Api, App], east: Cluster) -
     assert ApiToken.objects.count() == 0
 
 
-def test_a_role_that_needs_a_factor_and_has_none_is_told_so(
+def test_a_role_that_needs_a_factor_is_refused_without_one(
     db: None, now: datetime, east: Cluster, settings: Any
 ) -> None:
     settings.KCOVER_SECOND_FACTOR = "approvers"

@@ -69,7 +69,7 @@ def of_pod(kube: FakeCluster, uid: str, **more: Any) -> Agent:
     return Agent(kube, **{"kubernetes.io": {"pod": {"uid": uid}}}, **more)
 
 
-def test_strangers_are_in_the_way_of_nobody_who_was_vouched_for(
+def test_forged_tokens_do_not_delay_known_pods(
     kube: FakeCluster, crowd: Crowd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(service_accounts, "REVIEW_VALID_SECONDS", 0.0)
@@ -87,7 +87,7 @@ def test_strangers_are_in_the_way_of_nobody_who_was_vouched_for(
     assert loop.run(all_at_once()) == [202, 202, *[401] * 6, 429]
 
 
-def test_a_flood_keeps_no_pod_out_that_was_never_heard(
+def test_a_flood_of_forged_tokens_does_not_keep_out_a_new_pod(
     kube: FakeCluster, crowd: Crowd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The cluster's list of pods tells it from the forged, which go on holding every place of the strangers."""
@@ -114,7 +114,7 @@ def test_a_flood_keeps_no_pod_out_that_was_never_heard(
     assert len(kube.called("list_pods")) == 1  # what a flood costs the API server
 
 
-def test_who_forges_the_tokens_of_one_pod_is_in_the_way_of_no_other(
+def test_forged_tokens_of_one_pod_do_not_delay_another_pod(
     kube: FakeCluster, crowd: Crowd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(service_accounts, "REVIEW_VALID_SECONDS", 0.0)

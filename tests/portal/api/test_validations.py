@@ -80,7 +80,9 @@ def test_a_repeated_request_validates_once(world: World, operator: Api) -> None:
         ({"level": 4}, "level", "unknown_field"),
     ],
 )
-def test_what_is_wrong_is_named(world: World, operator: Api, change: dict[str, Any], field: str, code: str) -> None:
+def test_an_invalid_validation_is_refused_by_field(
+    world: World, operator: Api, change: dict[str, Any], field: str, code: str
+) -> None:
     found = codes(operator.post("validations", ASKED | change), 400)
     assert list(found) == [field]
     assert code in ("", found[field])
@@ -95,7 +97,9 @@ def test_a_validation_is_cancelled_once(world: World, operator: Api, viewer: Api
     problem(operator.post("validations/999/cancel", {}), 404)
 
 
-def test_who_may_validate(world: World, viewer: Api, now: datetime) -> None:
+def test_operators_of_the_cluster_request_validations_and_viewers_read_them(
+    world: World, viewer: Api, now: datetime
+) -> None:
     problem(viewer.post("validations", ASKED), 403)
     elsewhere = caller("operator", now, cluster=Cluster.objects.create(name="c2", created_at=now))
     assert codes(elsewhere.post("validations", ASKED), 400) == {"cluster": "unknown_cluster"}

@@ -47,7 +47,7 @@ def subjects(records: list[dict[str, Any]], *, of: str = "password.changed") -> 
     return [record["subject"] for record in records if record["verb"] == of]
 
 
-def test_a_sink_gets_what_happens_from_now_on_and_with_whole_everything(folder: Path, now: datetime) -> None:
+def test_a_new_sink_gets_later_entries_and_with_whole_all_entries(folder: Path, now: datetime) -> None:
     tell("c1", "old", now=now)
     new, everything = made("file", "new.jsonl", now=now), made("file", "all.jsonl", now=now, whole=True, name="all")
     tell("c1", "one", "two", now=now)
@@ -75,7 +75,7 @@ def test_syslog_by_tcp_is_rfc_5424_with_octet_counting(syslog: SyslogServer, now
     assert datetime.fromisoformat(moment.decode()) == now
 
 
-def test_a_syslog_connection_that_breaks_loses_nothing(syslog: SyslogServer, now: datetime) -> None:
+def test_a_broken_syslog_connection_loses_no_entry(syslog: SyslogServer, now: datetime) -> None:
     sink = made("syslog", syslog.address, now=now, whole=True)
     tell("c1", *(f"n{n}" * 50 for n in range(100)), now=now)
     syslog.breaks = 1
@@ -139,9 +139,7 @@ def test_failures_back_off_up_to_five_minutes(now: datetime, folder: Path) -> No
     assert deliver(sink, now) == 1
 
 
-def test_a_worker_that_dies_before_the_commit_delivers_twice_and_loses_nothing(
-    syslog: SyslogServer, now: datetime
-) -> None:
+def test_a_worker_that_dies_before_the_commit_delivers_twice(syslog: SyslogServer, now: datetime) -> None:
     sink = made("syslog", syslog.address, now=now)
     tell("c1", "one", "two", now=now)
     fresh = Sink.objects.get(pk=sink.pk)

@@ -109,7 +109,7 @@ def test_a_bucket_gets_an_object_of_lines_for_each_batch_once(store: str, now: d
     assert (sink.why and sink.why.code) == "sink_refused"
 
 
-def test_what_a_kind_needs_is_checked(now: datetime) -> None:
+def test_the_settings_of_each_kind_are_checked(now: datetime) -> None:
     url = "https://x.example/b"
     assert refused("cloudevents", url, now=now, secret="short") == ("secret", "secret_length")
     assert refused("loki", f"{url}?a=1", now=now) == ("address", "url_with_query")

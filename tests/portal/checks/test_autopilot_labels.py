@@ -71,7 +71,7 @@ def test_a_label_follows_the_periodic_results_and_is_written_on_change_only(worl
     assert Entry.objects.filter(verb="autopilot_labels.done").latest("pk").data["answer"]["after"] == {HEALTH: "PASS"}
 
 
-def test_what_the_agent_no_longer_tells_counts_for_no_label(world: World) -> None:
+def test_results_that_are_no_longer_reported_set_no_label(world: World) -> None:
     result(world, "fail", name="remapped", device="GPU-old")
     world.now += timedelta(hours=24, seconds=1)
     world.report()
@@ -85,7 +85,7 @@ def test_what_the_agent_no_longer_tells_counts_for_no_label(world: World) -> Non
     assert label(world) == "WARN"
 
 
-def test_a_ring_is_testing_and_says_nothing_of_the_gpus(world: World) -> None:
+def test_a_ring_is_labelled_testing_and_leaves_gpu_results_alone(world: World) -> None:
     result(world, "pass")
     assert (write(world), label(world)) == (1, "PASS")
     for number in (1, 2):
@@ -113,7 +113,7 @@ def test_periodic_results_never_overwrite_evict_or_testing(world: World, kept: s
     assert (write(world), label(world), Entry.objects.count()) == (0, kept, begun)
 
 
-def test_off_is_the_default_and_shadow_and_pause_write_nothing(world: World) -> None:
+def test_labels_are_off_by_default_and_not_written_in_shadow_or_pause(world: World) -> None:
     result(world, "pass")
     for setting in ({"autopilot_labels": False}, {"mode": "shadow", "autopilot_labels": True}, {"mode": "paused"}):
         cluster_settings.set_cluster(world.cluster, setting, actor="t", reason="", now=world.now)
@@ -137,7 +137,7 @@ def test_a_pause_stops_a_round_in_its_middle(world: World, monkeypatch: Any) -> 
     assert (write(world), patches(world)) == (1, 1)
 
 
-def test_a_node_that_refuses_is_in_nobodys_way(world: World) -> None:
+def test_a_node_that_refuses_its_label_does_not_block_the_other_nodes(world: World) -> None:
     result(world, "pass")
     result(world, "pass", node="gpu-2")
     world.kube.fail("apply_node", port.RefusedByServer("forbidden"), times=9, name="gpu-1")
@@ -156,7 +156,9 @@ def test_a_round_is_bounded(world: World, monkeypatch: Any) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_what_a_turn_found_is_told_first_and_nobody_is_left_out(world: World, monkeypatch: Any, seed: int) -> None:
+def test_nodes_with_new_results_are_labelled_first_and_every_node_gets_its_turn(
+    world: World, monkeypatch: Any, seed: int
+) -> None:
     monkeypatch.setattr(autopilot_labels, "MAX_NODES_PER_ROUND", 2)
     monkeypatch.setattr(autopilot_labels, "MAX_RANKED_NODES", 1)
     names = [f"gpu-{number}" for number in range(1, 6)]
@@ -217,7 +219,7 @@ def test_an_invasive_run_tests_and_evicts_and_only_another_one_takes_it_back(wor
     assert (write(world), label(world), write(world)) == (1, "PASS", 0)
 
 
-def test_what_an_invasive_run_found_is_a_result_until_another_tells_otherwise(world: World) -> None:
+def test_the_result_of_an_invasive_run_counts_until_the_next_one(world: World) -> None:
     """The agent's own results come in beside its answer: the label goes on following them after the run."""
     run = begin(world)
     end(world, run, dcgm("fail"), dcgm("fail", "gpu3 GPU Memory"))
@@ -230,14 +232,14 @@ def test_what_an_invasive_run_found_is_a_result_until_another_tells_otherwise(wo
     assert (write(world), label(world)) == (1, "WARN")
 
 
-def test_what_evicts_is_a_setting(world: World, settings: Any) -> None:
+def test_fatal_dcgm_errors_are_a_setting(world: World, settings: Any) -> None:
     settings.KCOVER_DCGM_FATAL_ERRORS = ["PCIe"]
     run = begin(world)
     end(world, run, dcgm("fail"), dcgm("fail", "gpu3 GPU Memory"))
     assert (write(world), label(world)) == (1, "WARN")
 
 
-def test_of_two_turns_that_ended_before_a_round_none_is_lost(world: World) -> None:
+def test_two_runs_that_ended_before_a_round_are_both_labelled(world: World) -> None:
     run = begin(world)
     write(world)
     end(world, run, dcgm("fail"), dcgm("fail", "gpu3 GPU Memory"))
@@ -266,7 +268,7 @@ def test_a_failure_elsewhere_takes_no_eviction_back(world: World) -> None:
     assert (write(world), label(world)) == (1, "PASS")
 
 
-def test_what_a_turn_found_comes_back_after_the_one_that_goes_on(world: World) -> None:
+def test_the_result_of_a_run_is_labelled_again_after_the_next_run(world: World) -> None:
     run = begin(world)
     write(world)
     end(world, run, dcgm("fail"), dcgm("fail", "gpu3 GPU Memory"))
@@ -279,7 +281,9 @@ def test_what_a_turn_found_comes_back_after_the_one_that_goes_on(world: World) -
 
 
 @pytest.mark.parametrize(("before", "after"), [("EVICT", "EVICT"), ("WARN", "PASS"), (None, "PASS")])
-def test_an_invasive_run_without_an_end_restores_what_was_there(world: World, before: str | None, after: str) -> None:
+def test_an_invasive_run_without_an_end_restores_the_earlier_label(
+    world: World, before: str | None, after: str
+) -> None:
     if before is not None:
         world.kube.label_node("gpu-1", {HEALTH: before})
         world.sync()

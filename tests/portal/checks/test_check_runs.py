@@ -78,7 +78,7 @@ def test_a_batch_begins_when_the_one_before_is_done(world: World) -> None:
     assert sorted(verbs) == ["checks.finished", "checks.requested"]
 
 
-def test_going_on_again_and_again_asks_nobody_twice(world: World) -> None:
+def test_advancing_a_run_repeatedly_sends_each_command_once(world: World) -> None:
     run = begin(world, batch=2)
     for _ in range(3):
         advance(world, run)
@@ -136,7 +136,7 @@ def test_a_refusal_and_silence_about_a_check_are_aborted_not_failed(world: World
     ]
 
 
-def test_a_number_that_is_none_wedges_no_run(world: World) -> None:
+def test_an_unstorable_number_does_not_block_a_run(world: World) -> None:
     run = begin(world, "gpu-1", "gpu-2")
     answer(world, "gpu-1", {**FINE, "value": 10**400})
     answer(world, "gpu-2", FINE)
@@ -144,7 +144,7 @@ def test_a_number_that_is_none_wedges_no_run(world: World) -> None:
     assert [one["value"] for turn in run.targets.all() for one in turn.results] == [None, 0.0]
 
 
-def test_what_needs_idle_gpus_is_left_out_where_a_pod_holds_some(world: World) -> None:
+def test_checks_that_need_idle_gpus_are_skipped_where_a_pod_holds_gpus(world: World) -> None:
     world.kube.add_pod("default", "train-0", node="gpu-1", gpus=8)
     world.kube.add_pod("default", "plain", node="gpu-2")
     run = begin(world, "gpu-1", "gpu-2", checks=("remapped", "dcgm"), level=3)
@@ -161,13 +161,13 @@ def test_what_needs_idle_gpus_is_left_out_where_a_pod_holds_some(world: World) -
     assert turn.statuses == ["Ok"]
 
 
-def test_what_needs_idle_gpus_only_is_over_at_once_where_they_are_held(world: World) -> None:
+def test_a_run_of_gpu_checks_finishes_at_once_where_gpus_are_held(world: World) -> None:
     world.kube.add_pod("default", "train-0", node="gpu-1", gpus=8)
     run = begin(world, "gpu-1", checks=("gpumem",))
     assert (run.state, run.targets.get().statuses, Command.objects.count()) == ("finished", ["Not checked"], 0)
 
 
-def test_nobody_loads_gpus_while_the_cluster_does_not_say_who_holds_them(world: World) -> None:
+def test_gpu_checks_are_skipped_while_the_users_of_gpus_are_unknown(world: World) -> None:
     world.kube.fail("list_pods", port.Unavailable("timed out"), times=9)
     run = begin(world, "gpu-1", checks=("dcgm",), level=2)
     turn = run.targets.get()
@@ -193,7 +193,7 @@ def test_ping_asks_the_neighbours_round_the_ring(world: World) -> None:
     assert hosts == {"gpu-3": ["10.0.0.5", "10.0.0.1"], "gpu-4": ["10.9.9.9"]}
 
 
-def test_a_stopped_run_asks_nobody_else_and_takes_back_what_was_not_begun(world: World) -> None:
+def test_a_stopped_run_sends_no_command_and_withdraws_those_not_begun(world: World) -> None:
     run = begin(world, batch=2)
     answer(world, "gpu-1", FINE)
     check_runs.stop(run, actor="user:bo", reason="wrong nodes", now=world.now)
@@ -218,7 +218,7 @@ def test_runs_are_bounded_and_forgotten(world: World) -> None:
     assert not CheckTarget.objects.filter(run=runs[0].pk).exists()
 
 
-def test_what_agents_were_asked_is_forgotten_with_the_run(world: World) -> None:
+def test_commands_of_a_run_are_deleted_with_the_run(world: World) -> None:
     over, going_on = begin(world, "gpu-1"), begin(world, "gpu-2")
     answer(world, "gpu-1", FINE)
     advance(world, over)
@@ -260,7 +260,7 @@ def claim(world: World, run: CheckRun) -> port.ClaimState:
     return world.kube.claim_state("kcover-jobs", pvc_check.name_of(run))
 
 
-def test_a_claim_is_made_bound_told_to_every_node_and_deleted(world: World) -> None:
+def test_a_claim_is_created_bound_reported_for_every_node_and_deleted(world: World) -> None:
     run = begin(world, "gpu-1", "gpu-2", checks=("pvc", "remapped"))
     assert (claim(world, run).phase, states(run)) == ("Pending", ["waiting", "waiting"])
     world.now += timedelta(seconds=4)
@@ -292,7 +292,7 @@ def test_a_claim_that_is_not_bound_in_time_fails_and_needs_no_agent(world: World
     assert not claim(world, run).exists
 
 
-def test_a_claim_is_of_the_class_that_was_asked_for(world: World) -> None:
+def test_a_claim_has_the_requested_storage_class(world: World) -> None:
     world.cluster.storage_class = "shared-hdd"
     run = begin(world, "gpu-1", checks=("pvc",))
     named = begin(world, "gpu-2", checks=("pvc",), storage_class="fast")
@@ -355,7 +355,7 @@ def test_inv_48_a_claim_is_not_deleted_where_nothing_is_written(world: World, mo
     assert (failed.held_back, failed.because.code, failed.check_run) == (True, "claim_stays", run.pk)
 
 
-def test_one_caller_at_a_time_asks_the_cluster(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_caller_at_a_time_queries_the_cluster(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     run = begin(world, "gpu-1", "gpu-2", checks=("gpumem",), batch=1)
     answer(world, "gpu-1", {**FINE, "name": "gpumem"})
     asked = world.kube.list_pods
@@ -373,9 +373,7 @@ def test_one_caller_at_a_time_asks_the_cluster(world: World, monkeypatch: pytest
     assert states(run) == ["done", "requested"]
 
 
-def test_a_caller_that_died_while_it_asked_is_followed_by_another(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cluster_call_whose_caller_died_is_taken_over(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     run = begin(world, "gpu-1", checks=("gpumem",))
     answer(world, "gpu-1", {**FINE, "name": "gpumem"})
     CheckRun.objects.update(busy_until=world.now + check_runs.CLUSTER_CALL_LEASE)

@@ -47,7 +47,7 @@ def nodes_of(run: CheckRun | None) -> list[str]:
     return list(run.targets.order_by("place").values_list("node__name", flat=True))
 
 
-def test_what_it_finds_is_told_by_autopilots_labels(world: World) -> None:
+def test_the_result_of_a_deep_check_is_written_to_autopilots_labels(world: World) -> None:
     run = again(world)
     assert run is not None
     assert (run.checks, run.level) == (["dcgm"], 3)
@@ -91,7 +91,7 @@ def test_most_nodes_are_free_for_jobs_at_any_time(world: World) -> None:
     assert list(run.targets.order_by("place").values_list("batch", flat=True)) == [0, 0, 0, 1, 1, 1, 2, 2, 2]
 
 
-def test_nodes_that_somebody_works_on_are_left_alone(world: World) -> None:
+def test_isolated_and_excluded_nodes_are_left_alone(world: World) -> None:
     Node.objects.filter(name="gpu-1").update(unschedulable=True)
     Node.objects.filter(name="gpu-2").update(labels={guards.EXCLUDE_LABEL: "true"})
     assert nodes_of(again(world)) == ["gpu-3"]
@@ -131,7 +131,7 @@ def test_a_node_with_an_open_rescue_is_left_alone(world: World) -> None:
     assert nodes_of(again(world)) == ["gpu-1", "gpu-3"]
 
 
-def test_who_works_on_a_node_when_its_turn_comes_is_left_alone_too(world: World) -> None:
+def test_a_node_in_maintenance_at_its_turn_is_not_checked(world: World) -> None:
     run = again(world)
     assert run is not None
     window(world, node="gpu-1")
@@ -161,7 +161,7 @@ def test_a_cluster_that_does_not_answer_wastes_no_turn(world: World) -> None:
 
 
 @pytest.mark.parametrize("error", [port.RefusedByServer("forbidden"), bounds.TooLarge("a list of 5 GiB")])
-def test_an_answer_that_stays_the_same_is_not_asked_for_ever(world: World, error: port.KubeError) -> None:
+def test_a_repeated_failure_of_the_cluster_ends_the_run(world: World, error: port.KubeError) -> None:
     run = again(world)
     assert run is not None
     world.kube.fail("list_pods", error, times=9)
@@ -177,12 +177,12 @@ def test_where_no_node_is_left_nothing_begins(world: World) -> None:
 
 
 @pytest.mark.parametrize("mode", ["paused", "shadow"])
-def test_nothing_begins_while_nothing_is_written(world: World, mode: str) -> None:
+def test_no_run_begins_in_a_mode_without_writes(world: World, mode: str) -> None:
     cluster_settings.set_cluster(world.cluster, {"mode": mode}, actor="t", reason="", now=world.now)
     assert again(world) is None
 
 
-def test_too_many_runs_put_it_off(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_runs_delay_a_deep_check(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kcover_portal.checks.services.runs.MAX_RUNS", 0)
     assert again(world) is None
 
@@ -198,7 +198,7 @@ def test_the_task_asks_where_labels_are_wanted_and_only_if_it_is_set(world: Worl
     assert [run.cluster for run in CheckRun.objects.all()] == [world.cluster]
 
 
-def test_the_kind_of_the_requester_says_whether_a_run_is_automatic(world: World) -> None:
+def test_the_kind_of_the_requester_decides_whether_a_run_is_automatic(world: World) -> None:
     """A person may have any name."""
     run = again(world)
     assert run is not None

@@ -63,7 +63,7 @@ def reported(run: CheckRun, node: str) -> list[tuple[str, str, float | None]]:
     return [(one["device"], one["status"], one["value"]) for one in run.targets.get(node__name=node).results]
 
 
-def test_a_ring_goes_step_by_step_and_tells_of_every_partner(world: World) -> None:
+def test_a_ring_proceeds_step_by_step_and_reports_every_partner(world: World) -> None:
     run = begin(world, "gpu-1", "gpu-2", "gpu-3", traffic=check_runs.Traffic(clients=2, port=6000))
     assert sends() == {"gpu-1": "gpu-2", "gpu-2": "gpu-3", "gpu-3": "gpu-1"}
     assert asked()["gpu-1"].args == {
@@ -91,7 +91,7 @@ def test_a_ring_goes_step_by_step_and_tells_of_every_partner(world: World) -> No
     assert {tuple(turn.statuses) for turn in run.targets.all()} == {("Ok",)}
 
 
-def test_going_on_again_and_again_asks_nobody_twice(world: World) -> None:
+def test_advancing_a_ring_repeatedly_sends_each_command_once(world: World) -> None:
     run = begin(world)
     for _ in range(3):
         advance(world, run)
@@ -111,7 +111,7 @@ def test_the_other_checks_come_first(world: World) -> None:
     assert reported(run, "gpu-1") == [("GPU-0", "pass", 0.0), ("gpu-2", "pass", 90.0)]
 
 
-def test_a_node_without_an_address_is_left_out_and_said_so(world: World) -> None:
+def test_a_node_without_an_address_is_skipped_with_a_reason(world: World) -> None:
     Node.objects.filter(name="gpu-2").update(address="")
     run = begin(world, "gpu-1", "gpu-2", "gpu-3")
     turn = run.targets.get(node__name="gpu-2")
@@ -120,7 +120,7 @@ def test_a_node_without_an_address_is_left_out_and_said_so(world: World) -> None
     assert sends() == {"gpu-1": "gpu-3", "gpu-3": "gpu-1"}
 
 
-def test_who_is_alone_is_not_measured(world: World) -> None:
+def test_a_single_node_is_not_measured(world: World) -> None:
     Agent.objects.filter(node__name="gpu-2").update(seen_at=world.now - timedelta(hours=1))
     run = begin(world, "gpu-1", "gpu-2")
     assert (run.state, Command.objects.count()) == ("finished", 0)
@@ -141,7 +141,7 @@ def test_no_pod_that_uses_gpus_is_disturbed(world: World) -> None:
     assert second.state == "finished"
 
 
-def test_who_does_not_answer_leaves_and_the_others_go_on(world: World) -> None:
+def test_a_node_that_does_not_answer_leaves_the_ring_and_the_others_continue(world: World) -> None:
     run = begin(world, "gpu-1", "gpu-2", "gpu-3", "gpu-4")
     for name in ("gpu-1", "gpu-3"):
         agents.answers(
@@ -171,7 +171,7 @@ def test_who_does_not_answer_leaves_and_the_others_go_on(world: World) -> None:
     assert run.targets.get(node__name="gpu-4").statuses == ["IPERF Aborted"]
 
 
-def test_who_cannot_take_part_leaves_and_nobody_else_is_blamed(world: World) -> None:
+def test_a_node_without_iperf_leaves_and_its_partner_is_not_blamed(world: World) -> None:
     run = begin(world, "gpu-1", "gpu-2", "gpu-3")
     why = "iperf3 is not on this node: install iperf3"
     agents.answers(world, asked()["gpu-2"], checks=[{"name": "iperf", "status": "skipped", "message": why}])
@@ -221,7 +221,7 @@ def test_rings_have_a_size(world: World, monkeypatch: pytest.MonkeyPatch) -> Non
     assert begin(world, checks=("remapped",), batch=4).total == 4
 
 
-def test_a_stopped_ring_asks_nobody_else(world: World) -> None:
+def test_a_stopped_ring_sends_no_command(world: World) -> None:
     run = begin(world)
     answer(world, "gpu-4")
     advance(world, run)

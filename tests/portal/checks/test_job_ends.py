@@ -104,7 +104,7 @@ def test_a_part_asks_for_its_whole_job(world: World) -> None:
     assert [(by, nodes) for by, *_, nodes in runs()] == [("job train/set", ["gpu-2"])]
 
 
-def test_a_part_that_asked_may_vanish_at_the_end(world: World) -> None:
+def test_a_part_that_requested_the_check_may_vanish_at_the_end(world: World) -> None:
     """As the RayCluster of a RayJob does."""
     world.kube.add_workload("RayJob", "train", "ray")
     status = {"rayClusterName": "ray-1"}
@@ -140,7 +140,7 @@ def test_a_job_of_many_nodes(world: World, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("value", ["", "false", "burn-in", "4", "x" * 300])
-def test_another_value_asks_for_nothing(world: World, value: str) -> None:
+def test_another_value_requests_no_check(world: World, value: str) -> None:
     ask(world, "llm", value, "gpu-1")
     look(world)
     end(world)
@@ -148,7 +148,7 @@ def test_another_value_asks_for_nothing(world: World, value: str) -> None:
     assert (runs(), WatchedJob.objects.count()) == ([], 0)
 
 
-def test_an_owner_who_changes_their_mind(world: World) -> None:
+def test_an_owner_who_removes_the_label_gets_no_check(world: World) -> None:
     ask(world, "llm", "true", "gpu-1")
     look(world)
     ask(world, "llm", "false")
@@ -311,7 +311,7 @@ def test_a_namespace_asks_no_more_often_than_its_share(world: World) -> None:
 
 
 @pytest.mark.parametrize("call", ["workloads", "list_pods"])
-def test_a_worker_that_dies_asks_neither_twice_nor_never(world: World, call: str) -> None:
+def test_a_worker_that_dies_requests_the_check_exactly_once(world: World, call: str) -> None:
     ask(world, "llm", "true", "gpu-1")
     look(world)
     end(world)

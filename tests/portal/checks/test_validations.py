@@ -102,7 +102,7 @@ def test_one_failure_fails_the_validation_but_not_the_other_node(world: World) -
     assert entries(row)[1].data["not_passed"] == {"gpu-1": "failed"}
 
 
-def test_busy_gpus_prove_nothing(world: World) -> None:
+def test_busy_gpus_are_no_proof(world: World) -> None:
     world.kube.add_pod("default", "train-0", node="gpu-1", gpus=8)
     row = begin(world, "gpu-1", profile="full")
     passes(world, "gpu-1")
@@ -174,7 +174,7 @@ def test_an_old_result_of_a_probe_is_not_todays(
     assert (row.state, verdicts(row)["gpu-1"][2]) == found
 
 
-def test_another_machine_of_that_name_is_not_validated(world: World) -> None:
+def test_another_machine_of_the_same_name_is_not_validated(world: World) -> None:
     row = begin(world, "gpu-1")
     passes(world, "gpu-1")
     check_runs.advance(row.run_id, now=world.now)
@@ -203,7 +203,7 @@ def test_a_stopped_run_cancels_its_validation(world: World) -> None:
     assert entries(row)[1].data["because"]["code"] == "validation_run_stopped"
 
 
-def test_it_waits_while_the_cluster_has_too_many_runs(world: World, monkeypatch: Any) -> None:
+def test_a_validation_waits_while_the_cluster_has_too_many_runs(world: World, monkeypatch: Any) -> None:
     for _ in range(check_runs.MAX_RUNS):
         other = CheckRun.objects.create(cluster=world.cluster, requested_by="t", requested_at=world.now)
     row = begin(world, "gpu-1")
@@ -219,7 +219,7 @@ def test_it_waits_while_the_cluster_has_too_many_runs(world: World, monkeypatch:
     assert (row.state, CheckRun.objects.filter(validation=row).count()) == ("running", 1)
 
 
-def test_the_end_of_the_run_is_told_and_found_if_nobody_was_told(world: World, monkeypatch: Any) -> None:
+def test_the_end_of_a_run_rings_and_is_found_without_a_ring(world: World, monkeypatch: Any) -> None:
     row = begin(world, "gpu-1")
     passes(world, "gpu-1")
     rung: list[tuple[Any, ...]] = []

@@ -66,7 +66,7 @@ def test_a_custom_role_is_created_changed_and_deleted(admin: Client) -> None:
         {"name": "n"},
     ],
 )
-def test_what_a_role_cannot_be_is_refused(admin: Client, sent: dict[str, Any]) -> None:
+def test_an_invalid_role_is_refused(admin: Client, sent: dict[str, Any]) -> None:
     assert admin.post("/access/roles/new/", sent).status_code == 422
     assert not CustomRole.objects.exists()
 
@@ -92,7 +92,7 @@ def test_a_group_gets_a_role_and_loses_it(admin: Client, east: Cluster) -> None:
     assert recorded(audit.GroupUnmapped).reason == "left"
 
 
-def test_nobody_gives_a_group_what_they_do_not_hold(person: Any, east: Cluster, now: Any) -> None:
+def test_people_cannot_give_a_group_more_than_they_hold(person: Any, east: Cluster, now: Any) -> None:
     services.make_role("people", ["read", "administer"], giver=None, actor="test", now=now)
     client = person("people")
     assert client.post("/access/groups/new/", {"group": "x", "role": "approver"}).status_code == 422

@@ -62,7 +62,7 @@ def test_a_token_is_withdrawn_with_a_reason(person, world: World):
     assert Entry.objects.get(verb="token.revoked").data["reason"] == "leaked"
 
 
-def test_what_does_not_fit_together_is_said(person, world: World):
+def test_a_token_form_that_lacks_a_cluster_is_refused_with_a_reason(person, world: World):
     response = person("admin").post("/access/tokens/new/", {"kind": "agent", "name": "x"})
     assert response.status_code == 422
     assert "An agent token requires a cluster." in text(response)
@@ -119,7 +119,7 @@ def test_a_password_is_set(person, world: World):
 # --------------------------------------------------------------------------------------------------------------- system
 
 
-def test_agents_are_counted_by_when_they_were_heard(world: World):
+def test_agents_are_counted_by_the_age_of_their_last_report(world: World):
     for index in range(2, 6):
         world.kube.add_node(f"gpu-{index}", gpus=8)
     world.sync()
@@ -138,13 +138,13 @@ def test_agents_are_counted_by_when_they_were_heard(world: World):
     assert [one.node.name for one in found.skewed] == ["gpu-3", "gpu-4"]
 
 
-def test_what_waits_for_a_worker_is_counted(world: World):
+def test_work_that_waits_for_a_worker_is_counted(world: World):
     world.fault(95)
     found = system.queue([world.cluster], now=world.now)
     assert (found.rescues, found.judgements, found.oldest) == (0, 1, world.now)
 
 
-def test_the_system_page_says_what_is_not_well(person, world: World):
+def test_the_system_page_shows_problems(person, world: World):
     page = text(person("viewer").get("/system/"))
     assert "never ran; check that a worker is running" in page
     assert "Problem" in page
@@ -169,7 +169,7 @@ def incident(world: World, code: str, *, hours: float, minutes: float | None, is
     )
 
 
-def test_recovery_is_told_against_the_week_before(world: World):
+def test_the_recovery_time_is_compared_with_the_week_before(world: World):
     incident(world, "62", hours=5, minutes=4)
     incident(world, "62", hours=50, minutes=8)
     incident(world, "31", hours=50, minutes=500, is_user_fault=True)
@@ -238,7 +238,7 @@ def test_occurrences_and_decisions_are_listed(person, world: World):
 # -------------------------------------------------------------------------------------------------------------- palette
 
 
-def test_the_palette_offers_what_the_person_may_do(person, world: World):
+def test_the_palette_offers_the_allowed_acts(person, world: World):
     viewer, admin = text(person("viewer").get("/")), text(person("admin").get("/"))
     assert 'hx-get="/pause/"' not in viewer
     assert 'hx-get="/pause/"' in admin

@@ -61,7 +61,7 @@ def answer(client: Client, link: str, said: str, reason: str = "r"):
 # ---------------------------------------------------------------------------------------------------------------- inbox
 
 
-def test_the_inbox_shows_what_an_answer_needs(person, gated: World):
+def test_the_inbox_shows_the_evidence_for_an_answer(person, gated: World):
     page = words(person("approver").get("/approvals/"))
     assert "gpu-1" in page
     assert (
@@ -89,12 +89,12 @@ def test_before_anything_was_done_the_end_is_that_nothing_is(person, gated: Worl
     )
 
 
-def test_the_blast_radius_is_asked_of_the_cluster(person, gated: World):
+def test_the_blast_radius_is_read_from_the_cluster(person, gated: World):
     pk = gated.rescue().pk
     assert "train/worker-0" in text(person("viewer").get(f"/approvals/{pk}/pods/"))
 
 
-def test_who_may_not_answer_is_told_why(person, gated: World):
+def test_a_person_who_cannot_answer_sees_why(person, gated: World):
     Rescue.objects.update(requested_by="user:appa")
     page = text(person("approver", name="appa").get("/approvals/"))
     assert "You cannot approve your own request." in page
@@ -103,7 +103,7 @@ def test_who_may_not_answer_is_told_why(person, gated: World):
 
 
 @pytest.mark.parametrize("gated", [2], indirect=True)
-def test_four_eyes_say_whose_are_there(person, gated: World):
+def test_a_request_for_two_people_shows_who_has_approved(person, gated: World):
     client = person("approver", name="ann")
     pk, plan_hash = gated.rescue().pk, gated.rescue().plan_hash
     assert "0 of 2 approved" in words(client.get("/approvals/"))
@@ -114,7 +114,7 @@ def test_four_eyes_say_whose_are_there(person, gated: World):
     assert Approval.objects.get().via == "console"
 
 
-def test_an_open_dialog_hears_that_somebody_else_was_faster(person, gated: World):
+def test_an_open_dialog_shows_that_another_person_answered(person, gated: World):
     client = person("approver", name="ann")
     pk, plan_hash = gated.rescue().pk, gated.rescue().plan_hash
     assert "faster" not in text(client.get(f"/approvals/{pk}/answered/"))
@@ -130,7 +130,7 @@ def test_an_open_dialog_hears_that_somebody_else_was_faster(person, gated: World
     assert "looked at it" in page
 
 
-def test_what_another_cluster_asks_is_not_seen(person, gated: World, now):
+def test_requests_of_another_cluster_are_hidden(person, gated: World, now):
     from_elsewhere = person("admin", cluster=type(gated.cluster).objects.create(name="west", created_at=now))
     assert "gpu-1" not in text(from_elsewhere.get("/approvals/"))
     assert from_elsewhere.get(f"/approvals/{gated.rescue().pk}/pods/").status_code == 404
@@ -153,7 +153,7 @@ def test_an_approver_copies_a_link_for_another(person, gated: World):
     assert person("operator").get(page).status_code == 403
 
 
-def test_a_link_shows_the_evidence_and_a_get_decides_nothing(person, gated: World):
+def test_a_link_shows_the_evidence_and_a_get_records_no_vote(person, gated: World):
     person("approver", name="ann")
     link = link_for("ann", gated.rescue())
     assert "/approve/#" in link
@@ -186,7 +186,7 @@ def test_a_link_answers_in_the_persons_name(person, gated: World):
     assert client.cookies["kcover_link"].value == ""
 
 
-def test_nobody_answers_with_anothers_link_while_signed_in(person, gated: World):
+def test_a_signed_in_person_cannot_use_the_link_of_another(person, gated: World):
     """An admin makes the link of an approver and votes with it, then as themselves."""
     person("approver", name="ann")
     eve = person("admin", name="eve")
@@ -211,7 +211,7 @@ def test_a_link_alone_is_no_second_person(person, gated: World):
     assert not Approval.objects.exists()
 
 
-def test_who_asked_by_hand_is_answered_by_a_signed_in_person(person, gated: World):
+def test_the_approval_of_a_manual_request_needs_a_signed_in_person(person, gated: World):
     Rescue.objects.update(requesters=["user:olga"])
     person("approver", name="ann")
     assert answer(Client(), link_for("ann", gated.rescue()), "yes").status_code == 422
@@ -225,7 +225,7 @@ def test_a_no_by_link_ends_it(person, gated: World):
     assert gated.rescue().outcome == "rejected"
 
 
-def test_neither_yes_nor_no_decides_nothing(person, gated: World):
+def test_a_vote_that_is_neither_yes_nor_no_is_ignored(person, gated: World):
     person("approver", name="ann")
     answer(Client(), link_for("ann", gated.rescue()), "maybe")
     assert not Approval.objects.exists()
@@ -265,7 +265,7 @@ def test_a_link_leaves_no_trace_in_the_log(person, gated: World):
         ({"state": "cancelled"}, 410, "This request is closed"),
     ],
 )
-def test_a_link_that_opens_nothing_says_why(person, gated: World, change, status, reported):
+def test_an_invalid_link_shows_the_reason(person, gated: World, change, status, reported):
     person("approver", name="ann")
     link, client = link_for("ann", gated.rescue()), Client()
     follow(client, link)
@@ -287,7 +287,7 @@ def test_a_broken_link_and_one_without_a_person(person, gated: World):
     assert "gpu-1" not in text(shut)
 
 
-def test_a_link_speaks_the_persons_language(person, gated: World):
+def test_a_link_uses_the_persons_language(person, gated: World):
     person("approver", name="ann")
     link = link_for("ann", gated.rescue())
     User.objects.update(language="zh-hans")

@@ -56,7 +56,7 @@ def storm_on(world: World, *names: str) -> Incident:
 # --------------------------------------------------------------------------------------------------------------- rescue
 
 
-def test_a_rescue_says_what_holds_it_back_and_when_it_is_asked_again(person, ten: World):
+def test_a_rescue_shows_what_blocks_it_and_its_next_check(person, ten: World):
     ten.fault()
     ten.work()
     maintain(ten, node="gpu-1")
@@ -69,7 +69,7 @@ def test_a_rescue_says_what_holds_it_back_and_when_it_is_asked_again(person, ten
     assert "is blocked: Maintenance window (node gpu-1)" in why
 
 
-def test_a_rescue_says_which_guards_it_passed_and_who_passed_over_one(person, ten: World):
+def test_a_rescue_shows_which_guards_it_passed_and_who_overrode_one(person, ten: World):
     client = person("approver", name="appa")
     maintain(ten, node="gpu-1")
     asked = words(client.get("/nodes/c1/gpu-1/cordon/"))
@@ -88,7 +88,7 @@ def test_a_rescue_says_which_guards_it_passed_and_who_passed_over_one(person, te
     assert Entry.objects.get(verb="rescue.opened").data["overrides"]["maintenance"] == "user:appa"
 
 
-def test_an_operator_passes_over_nothing(person, ten: World):
+def test_an_operator_cannot_override_guards(person, ten: World):
     client = person("operator")
     maintain(ten, node="gpu-1")
     asked = words(client.get("/nodes/c1/gpu-1/drain/"))
@@ -100,7 +100,7 @@ def test_an_operator_passes_over_nothing(person, ten: World):
     assert not Rescue.objects.exists()
 
 
-def test_nobody_passes_over_an_exclusion(person, ten: World):
+def test_an_exclusion_is_not_offered_as_an_override(person, ten: World):
     client = person("admin")
     Node.objects.filter(name="gpu-1").update(labels={"kcover.io/exclude": "true"})
     asked = text(client.get("/nodes/c1/gpu-1/drain/"))
@@ -162,7 +162,7 @@ def test_a_storm_lists_its_nodes_and_is_closed_with_a_reason(person, ten: World)
     assert "Close the storm" not in words(client.get(f"/incidents/{storm.pk}/"))
 
 
-def test_the_page_of_a_storm_says_what_happened_to_each_node(person, ten: World):
+def test_the_page_of_a_storm_shows_the_outcome_for_each_node(person, ten: World):
     set_guards(ten, storm={"enabled": True}, budget={"limit": 1})
     for number in (1, 2, 3):
         ten.fault(62, node=f"gpu-{number}")
@@ -176,7 +176,7 @@ def test_the_page_of_a_storm_says_what_happened_to_each_node(person, ten: World)
     assert all(one.because for one in shown["scope"])
 
 
-def test_what_closing_a_storm_would_do_is_shown_before_and_changes_nothing(person, ten: World):
+def test_the_close_preview_of_a_storm_changes_nothing(person, ten: World):
     set_guards(ten, storm={"enabled": True})
     for number in (1, 2, 3, 4):
         ten.fault(62, node=f"gpu-{number}")
@@ -218,7 +218,7 @@ def test_rescues_that_wait_for_a_storm_are_listed_before_it_is_closed(person, te
     assert begun == named == {"gpu-1", "gpu-2", "gpu-3", "gpu-4"}
 
 
-def test_what_would_hold_such_a_rescue_all_the_same_is_said(person, ten: World):
+def test_the_close_page_of_a_storm_shows_what_would_still_hold_each_rescue(person, ten: World):
     set_guards(ten, storm={"enabled": True}, rate={"enabled": False})
     for number in (1, 2, 3):
         ten.fault(62, node=f"gpu-{number}")
@@ -239,7 +239,7 @@ def test_what_would_hold_such_a_rescue_all_the_same_is_said(person, ten: World):
     ]
 
 
-def test_a_storm_that_holds_nothing_says_so(person, ten: World):
+def test_a_storm_that_holds_no_rescue_shows_so(person, ten: World):
     storm = storm_on(ten, "gpu-1", "gpu-2")
     shown = person("operator").get(f"/incidents/{storm.pk}/close/").context
     assert (list(shown["held"]), list(shown["after"])) == ([], [])
@@ -264,7 +264,7 @@ def test_a_storm_has_its_line_in_the_list_of_incidents(person, ten: World):
 # ----------------------------------------------------------------------------------------------------------------- node
 
 
-def test_a_node_in_a_storm_or_in_maintenance_says_so(person, ten: World):
+def test_a_node_in_a_storm_or_in_maintenance_shows_it(person, ten: World):
     client = person("viewer")
     ten.fault(95)
     ten.work()
@@ -276,7 +276,7 @@ def test_a_node_in_a_storm_or_in_maintenance_says_so(person, ten: World):
     assert f'href="/incidents/{storm.pk}/"' in text(client.get("/nodes/c1/gpu-1/"))
 
 
-def test_a_refusal_of_a_guard_is_told_on_the_node(person, ten: World):
+def test_the_refusal_of_a_guard_is_shown_on_the_node(person, ten: World):
     set_guards(ten, breaker={"limit": 1})
     ten.fault(62, node="gpu-2")
     ten.work()
@@ -287,6 +287,6 @@ def test_a_refusal_of_a_guard_is_told_on_the_node(person, ten: World):
     assert "Next check" in page
 
 
-def test_a_healthy_node_explains_nothing(person, ten: World):
+def test_a_healthy_node_shows_no_explanation(person, ten: World):
     maintain(ten)
     assert "Why is this node not healing?" not in text(person("viewer").get("/nodes/c1/gpu-1/"))

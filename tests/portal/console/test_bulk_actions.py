@@ -49,7 +49,7 @@ def fleet(world: World) -> World:
     return world
 
 
-def test_a_preview_names_what_is_hit_and_what_is_left_out_and_does_nothing(person, fleet: World):
+def test_a_preview_names_included_and_excluded_nodes_and_changes_nothing(person, fleet: World):
     fleet.kube.add_pod("train", "worker-0", node="gpu-1")
     page = text(person("operator").get(f"/many/nodes/drain/?picked={keys('gpu-1', 'gpu-2', 'gpu-3')}", headers=HTMX))
     assert "<html" not in page
@@ -76,7 +76,7 @@ def test_each_node_gets_one_rescue_with_the_reason(person, fleet: World):
     assert Rescue.objects.count() == 2
 
 
-def test_a_node_that_cannot_be_is_told_beside_those_that_were(person, fleet: World):
+def test_a_bulk_action_reports_the_nodes_that_it_refused(person, fleet: World):
     client = person("operator")
     given = form(text(client.get(f"/many/nodes/cordon/?picked={keys('gpu-1', 'gpu-2')}", headers=HTMX)))
     fleet.fault(node="gpu-2")
@@ -98,26 +98,26 @@ def test_above_five_the_number_is_typed(person, fleet: World):
     assert Rescue.objects.count() == 7
 
 
-def test_all_that_match_means_the_filters(person, fleet: World):
+def test_selecting_all_uses_the_filters(person, fleet: World):
     page = text(person("operator").get("/many/nodes/cordon/?all=1&q=gpu-2", headers=HTMX))
     assert "Cordon 1 node" in page
 
 
-def test_nobody_hits_what_was_not_in_the_preview(person, fleet: World):
+def test_a_bulk_action_without_a_preview_is_refused(person, fleet: World):
     client = person("operator")
     response = client.post("/many/nodes/cordon/", {"all": "1", "picked": "", "reason": "r"})
     assert response.status_code == 422
     assert not Rescue.objects.exists()
 
 
-def test_too_many_are_refused(person, fleet: World, monkeypatch):
+def test_a_selection_beyond_the_limit_is_refused(person, fleet: World, monkeypatch):
     monkeypatch.setattr(bulk_actions, "MAX_ROWS", 3)
     response = person("operator").get("/many/nodes/cordon/?all=1", headers=HTMX)
     assert response.status_code == 422
     assert "At most 3 at once" in text(response)
 
 
-def test_roles_are_asked_for_each_row(person, fleet: World):
+def test_a_bulk_action_checks_the_role_for_each_row(person, fleet: World):
     other = Cluster.objects.create(name="other", created_at=fleet.now)
     client = person("operator", cluster=other, name="oona")
     assert client.get(f"/many/nodes/cordon/?picked={keys('gpu-1')}").status_code == 422  # sees no such node
@@ -130,7 +130,7 @@ def test_roles_are_asked_for_each_row(person, fleet: World):
 
 
 @pytest.mark.parametrize("path", ["/many/nodes/explode/", "/many/incidents/cordon/", "/many/audit/cancel/"])
-def test_there_is_no_other_act(person, world: World, path: str):
+def test_other_bulk_acts_do_not_exist(person, world: World, path: str):
     assert person("admin").get(path).status_code == 404
 
 
@@ -149,7 +149,7 @@ class TestRescues:
         yield list(Rescue.objects.order_by("pk"))
         world.uninstall()
 
-    def test_many_are_approved_with_the_plans_on_the_screen(self, person, held: list[Rescue]):
+    def test_many_rescues_are_approved_with_the_shown_plans(self, person, held: list[Rescue]):
         client = person("approver", name="appa")
         page = text(client.get("/many/rescues/approve/?all=1&tab=approval", headers=HTMX))
         given = form(page)
@@ -166,7 +166,7 @@ class TestRescues:
         assert "/many/rescues/cancel/" in page
         assert "/many/rescues/approve/" not in page
 
-    def test_one_that_has_ended_is_left_out(self, person, held: list[Rescue]):
+    def test_an_ended_rescue_is_left_out(self, person, held: list[Rescue]):
         client = person("approver")
         client.post(f"/rescues/{held[0].pk}/reject/", {"reason": "no"})
         page = text(client.get("/many/rescues/reject/?all=1", headers=HTMX))

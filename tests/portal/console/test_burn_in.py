@@ -31,7 +31,7 @@ def world(db: None) -> Iterator[World]:
     made.uninstall()
 
 
-def test_the_page_says_why_no_burn_in_has_begun(world: World, person: Person) -> None:
+def test_the_page_shows_why_no_burn_in_has_begun(world: World, person: Person) -> None:
     viewer = person("viewer")
     shown = viewer.get(PAGE)
     assert shown.context["burn_in_waits"] == say(reasons.of("burn_in_off", cluster="c1"))
@@ -43,7 +43,7 @@ def test_the_page_says_why_no_burn_in_has_begun(world: World, person: Person) ->
     assert viewer.get(PAGE).context["burn_in_waits"] == say(reasons.of("burn_in_not_ready"))
 
 
-def test_while_it_runs_the_page_shows_the_rescue(world: World, person: Person) -> None:
+def test_the_page_of_a_running_burn_in_shows_the_rescue(world: World, person: Person) -> None:
     Cluster.objects.update(burn_in="tainted")
     services.reconcile(now=world.now)
     shown = person("viewer").get(PAGE)
@@ -51,7 +51,7 @@ def test_while_it_runs_the_page_shows_the_rescue(world: World, person: Person) -
     assert person("viewer").get(f"/rescues/{Rescue.objects.get().pk}/").status_code == 200
 
 
-def test_a_page_without_the_taint_says_nothing_of_it(world: World, person: Person) -> None:
+def test_a_node_without_the_taint_shows_no_burn_in(world: World, person: Person) -> None:
     shown = person("viewer").get("/nodes/c1/gpu-1/")
     assert (shown.context["burn_in_waits"], SCHEDULING in shown.content.decode()) == ("", False)
 

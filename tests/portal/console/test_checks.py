@@ -47,7 +47,7 @@ def begin(world: World) -> CheckRun:
     return run
 
 
-def test_a_run_shows_how_far_it_is_and_what_is_wrong_first(world: World, person: Person) -> None:
+def test_a_run_shows_its_progress_and_failures_first(world: World, person: Person) -> None:
     client = person("operator")
     assert "No check runs yet" in words(client, "/checks/")
     run = begin(world)
@@ -81,7 +81,7 @@ def test_a_person_begins_and_stops_a_run(world: World, person: Person) -> None:
     assert (again.status_code, b"has ended" in again.content) == (422, True)
 
 
-def test_what_is_wrong_with_the_form_is_told(world: World, person: Person) -> None:
+def test_errors_of_the_check_form_are_shown(world: World, person: Person) -> None:
     client = person("operator")
     asked = {"cluster": "c1", "checks": ["remapped"], "level": "1"}
     for change, said in (
@@ -96,7 +96,7 @@ def test_what_is_wrong_with_the_form_is_told(world: World, person: Person) -> No
     assert not CheckRun.objects.exists()
 
 
-def test_viewers_and_people_of_other_clusters_begin_nothing(world: World, person: Person) -> None:
+def test_viewers_and_people_of_other_clusters_cannot_begin_a_run(world: World, person: Person) -> None:
     asked = {"cluster": "c1", "checks": ["remapped"], "level": "1"}
     other = Cluster.objects.create(name="c2", created_at=world.now)
     assert person("viewer").post("/checks/new/", asked).status_code == 403
@@ -126,7 +126,7 @@ def test_preflight_shows_the_matrix_and_the_verdict(world: World, person: Person
     assert "第 1 轮" in client.get(f"/preflight/{run.pk}/", headers={"Accept-Language": "zh-hans"}).content.decode()
 
 
-def test_a_run_that_waits_says_until_when_and_an_abnormal_node_why(world: World, person: Person) -> None:
+def test_a_waiting_run_shows_its_end_and_an_abnormal_node_its_reason(world: World, person: Person) -> None:
     receive(world, raw(3, gpu_check=2))
     receive(world, raw(1))
     page = words(person("viewer"), f"/preflight/{PreflightRun.objects.get().pk}/")
@@ -197,7 +197,7 @@ def test_lists_are_exported(world: World, person: Person, name: str) -> None:
 # ---------------------------------------------------------------------------------------------------------- validations
 
 
-def test_a_person_validates_nodes_and_sees_what_is_proven(world: World, person: Person) -> None:
+def test_a_person_validates_nodes_and_sees_the_verdicts(world: World, person: Person) -> None:
     client = person("operator", name="bo")
     assert client.get("/checks/validations/").context["page"].object_list.count() == 0
     asked = {"cluster": "c1", "profile": "light", "host": "gpu-1, gpu-2", "reason": "new boards"}
@@ -238,7 +238,7 @@ def test_a_validation_is_cancelled_by_whoever_may(world: World, person: Person) 
     assert client.post(cancel, {"reason": "x"}).status_code == 422
 
 
-def test_what_is_wrong_with_a_validation_is_told_at_its_field(world: World, person: Person) -> None:
+def test_errors_of_the_validation_form_are_shown_at_their_fields(world: World, person: Person) -> None:
     client = person("operator")
     asked = {"cluster": "c1", "profile": "light", "host": "gpu-1"}
     for change, field in (

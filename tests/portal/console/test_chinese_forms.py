@@ -73,7 +73,7 @@ spec:
 ]
 
 
-def test_what_is_wrong_with_a_policy_is_said_in_chinese(reader: Client) -> None:
+def test_errors_of_a_policy_are_shown_in_chinese(reader: Client) -> None:
     found = {}
     for number, text in enumerate(INVALID_POLICIES):
         page = reader.post("/policies/validate/", {"text": text}).content.decode()

@@ -131,7 +131,7 @@ def test_requests(verb: str) -> None:
 
 
 @pytest.mark.parametrize("mode", document.MODES)
-def test_modes(mode: str) -> None:
+def test_modes_are_named_in_chinese(mode: str) -> None:
     assert english([reasons.of("claim_not_written", mode=reasons.of(f"mode_{mode}"))]) == []
 
 
@@ -139,7 +139,7 @@ STATES = {*Command.State.values, *PendingChange.State.values, *fault.RESULT_STAT
 
 
 @pytest.mark.parametrize("state", sorted(STATES))
-def test_states(state: str) -> None:
+def test_states_are_named_in_chinese(state: str) -> None:
     late = audit.CommandAnsweredLate(rescue=1, node="节点", command="1", kind="reboot", key="1", status=state)
     said = [late, replace(late, message="好"), replace(late, withdrawn=True)]
     closed = reasons.of("change_closed", change="1", state=reasons.state(state))

@@ -66,7 +66,7 @@ def test_a_looser_setting_waits_for_another_admin(anna: Client, person: Any, eas
     assert east.hand_approval == "never"
 
 
-def test_whether_approve_mode_isolates_first_is_set_on_the_page(anna: Client, east: Cluster) -> None:
+def test_isolation_before_approval_is_set_on_the_page(anna: Client, east: Cluster) -> None:
     assert anna.get("/safety/east/people/").context["form"].initial["isolate_before_approval"] is True
     assert anna.post("/safety/east/people/", {"hand_approval": "mode", **WHY}).status_code == 302
     east.refresh_from_db()
@@ -76,7 +76,7 @@ def test_whether_approve_mode_isolates_first_is_set_on_the_page(anna: Client, ea
     assert east.isolate_before_approval is True
 
 
-def test_a_second_factor_is_asked_for_on_the_page(anna: Client, east: Cluster) -> None:
+def test_a_second_factor_is_required_on_the_safety_page(anna: Client, east: Cluster) -> None:
     assert (
         anna.post("/safety/east/people/", {"hand_approval": "mode", "second_factor": "all", **WHY}).status_code == 302
     )

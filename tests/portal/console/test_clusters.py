@@ -218,7 +218,7 @@ def test_the_server_of_a_stored_kubeconfig_is_checked_at_each_connection(
 
 
 @pytest.mark.parametrize(("status", "code"), [(200, "cluster_not_kubernetes"), (500, "cluster_status")])
-def test_what_another_service_answers_is_not_shown(status: int, code: str, person: Person) -> None:
+def test_the_response_of_another_service_is_not_shown(status: int, code: str, person: Person) -> None:
     with another_service(status) as url:
         page = person("admin").post(PAGE, given(kubeconfig(url)))
     assert page.context["access"].unreachable.code == code
@@ -230,7 +230,7 @@ def test_what_another_service_answers_is_not_shown(status: int, code: str, perso
     ("token", "url", "code"),
     [("wrong", "", "cluster_credentials_refused"), ("x", "http://127.0.0.1:1", "cluster_not_connected")],
 )
-def test_why_a_server_is_not_reached_is_said(
+def test_the_reason_why_a_server_is_unreachable_is_shown(
     token: str, url: str, code: str, person: Person, server: api_server.ApiServer
 ) -> None:
     page = person("admin").post(PAGE, given(kubeconfig(url or server.url, token=token), add="1"))
@@ -238,7 +238,7 @@ def test_why_a_server_is_not_reached_is_said(
     assert not Cluster.objects.exists()
 
 
-def test_only_who_configures_every_cluster_adds_one_and_one_test_at_a_time(
+def test_only_admins_of_all_clusters_add_one_and_test_one_at_a_time(
     person: Person, server: api_server.ApiServer, now: datetime
 ) -> None:
     east = Cluster.objects.create(name="east", created_at=now)

@@ -34,13 +34,13 @@ def simulator(settings) -> Iterator[list[dict]]:
     server.server_close()
 
 
-def test_it_breaks_the_node_that_was_named(person, world: World, simulator):
+def test_a_demo_fault_is_injected_into_the_named_node(person, world: World, simulator):
     response = person("operator").post("/demo/faults/", {"code": "79", "node": "gpu-1", "gpu": "3"})
     assert response.url == "/nodes/c1/gpu-1/"
     assert simulator == [{"path": "/sim/faults", "node": "gpu-1", "kind": "xid", "code": 79, "gpu": 3}]
 
 
-def test_it_picks_a_healthy_node_when_none_is_named(person, world: World, simulator):
+def test_a_demo_fault_without_a_node_is_injected_into_a_healthy_one(person, world: World, simulator):
     world.kube.add_node("gpu-2", gpus=8)
     world.sync()
     world.fault(95, node="gpu-1")
@@ -49,14 +49,14 @@ def test_it_picks_a_healthy_node_when_none_is_named(person, world: World, simula
     assert 0 <= simulator[0]["gpu"] < 8
 
 
-def test_an_unknown_node_is_told_and_a_viewer_refused(person, world: World, simulator):
+def test_an_unknown_node_is_reported_and_a_viewer_is_refused(person, world: World, simulator):
     response = person("operator").post("/demo/faults/", {"code": "62", "node": "gpu-9"}, follow=True)
     assert "Unknown node" in response.content.decode()
     assert person("viewer").post("/demo/faults/", {"code": "62", "node": "gpu-1"}).status_code == 302
     assert simulator == []
 
 
-def test_a_simulator_that_is_gone_is_told(person, world: World, settings):
+def test_an_unreachable_simulator_is_reported(person, world: World, settings):
     settings.KCOVER_DEMO_URL = "http://127.0.0.1:1"
     response = person("operator").post("/demo/faults/", {"code": "62", "node": "gpu-1"}, follow=True)
     assert "The simulator rejected the fault" in response.content.decode()

@@ -146,7 +146,7 @@ def test_a_list_that_is_defined_can_be_exported() -> None:
     assert set(lists.LISTINGS) == set(HEADERS)
 
 
-def test_reasons_are_said_as_over_rest(person, cluster: Cluster):
+def test_exported_reasons_equal_those_of_rest(person, cluster: Cluster):
     fill(cluster, 1)
     reason = reasons.of("lists_others", listed="48", code="62")
     tried = [{"rule": "p#1", "matched": False, "because": reason.to_json()}]
@@ -166,7 +166,7 @@ def test_a_file_is_named_by_list_and_day(person, cluster: Cluster):
     body(response)
 
 
-def test_a_file_has_what_the_page_has(person, cluster: Cluster):
+def test_an_export_has_the_rows_of_the_page(person, cluster: Cluster):
     for number in range(3):
         fill(cluster, number)
     Node.objects.filter(name="gpu-2").update(gone_at=NOW)
@@ -188,7 +188,7 @@ def test_chosen_rows_only(person, cluster: Cluster):
     assert [int(row["id"]) for row in found] == [keys[0], keys[2]]
 
 
-def test_nothing_of_another_cluster_is_in_a_file(person, cluster: Cluster):
+def test_an_export_has_no_rows_of_another_cluster(person, cluster: Cluster):
     fill(cluster, 1)
     other = Cluster.objects.create(name="other", created_at=NOW)
     client = person("viewer", cluster=other)
@@ -205,7 +205,7 @@ def test_a_bad_filter_is_an_error_and_no_whole_list(person, cluster: Cluster):
 
 
 @pytest.mark.parametrize("path", ["/export/secrets.csv", "/export/nodes.xlsx"])
-def test_what_is_no_list_is_not_found(person, db: None, path: str):
+def test_an_unknown_list_is_not_found(person, db: None, path: str):
     assert person("viewer").get(path).status_code == 404
 
 
@@ -214,14 +214,14 @@ def test_a_stranger_gets_no_file(client, db: None):
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@x", "\t=1", "\r=1", "\n=1"])
-def test_no_cell_is_run_as_a_formula(text: str):
+def test_no_exported_cell_is_a_formula(text: str):
     assert str(exports.cell(text)).startswith("'")
 
 
 @pytest.mark.parametrize(
     "text", ["lost;=1+1", "lost;+1", "lost; @x", 'lost;"=1+1', "lost\n=1+1", "lost\t-1", "a;\uff1d1", ";=1"]
 )
-def test_nor_where_the_list_separator_is_a_semicolon(text: str):
+def test_no_exported_cell_is_a_formula_with_semicolons(text: str):
     line = "".join(exports.as_csv(["message"], [("gpu-1", text, {"said": text})])).split("\r\n", 1)[1]
     for begins in re.split(r"[;\t\r\n]", line)[1:]:  # no quote of the line holds: its first cell has none
         assert not begins.lstrip(' "').startswith(exports.FORMULA), begins
@@ -243,7 +243,7 @@ def test_cells_are_plain(value: object, cell: object):
     assert exports.cell(value) == cell
 
 
-def test_json_lines_keep_what_was_said(person, cluster: Cluster):
+def test_json_lines_keep_values_and_types(person, cluster: Cluster):
     fill(cluster, 1)
     (line,) = body(person("viewer").get("/export/incidents.jsonl")).splitlines()
     row = json.loads(line)
@@ -251,7 +251,7 @@ def test_json_lines_keep_what_was_said(person, cluster: Cluster):
     assert row["opened_at"] == "2026-11-21T08:00:00Z"
 
 
-def test_settings_are_exported_without_keys_and_to_those_who_may_see_them(person, cluster: Cluster) -> None:
+def test_settings_are_exported_without_keys_and_to_admins_only(person, cluster: Cluster) -> None:
     made = {"created_by": "user:x", "created_at": NOW}
     Source.objects.create(name="s", kind="gpud", cluster=cluster, url="https://u:hush@gpud.example/a?key=hush", **made)
     Sink.objects.create(name="siem", kind="syslog", due_at=NOW, **made)

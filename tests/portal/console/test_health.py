@@ -38,13 +38,13 @@ def flap(world: World) -> None:
         )
 
 
-def test_a_node_that_is_well_says_so(person, world: World):
+def test_a_healthy_node_is_shown_as_healthy(person, world: World):
     shown = page(person("viewer"), f"/nodes/c1/{NODE}/")
     assert " Health Healthy " in shown
     assert "no fault" in shown
 
 
-def test_what_comes_and_goes_is_shown_although_it_is_gone(person, world: World):
+def test_a_flapping_fault_is_shown_after_it_ended(person, world: World):
     flap(world)
     viewer = person("viewer")
     shown = page(viewer, f"/nodes/c1/{NODE}/")

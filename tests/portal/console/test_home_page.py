@@ -91,7 +91,7 @@ def test_an_address_elsewhere_or_without_effect_is_refused(person, world: World)
 
 
 @pytest.mark.django_db
-def test_a_home_that_is_closed_now_gives_way_to_the_overview_and_comes_back(now):
+def test_a_forbidden_home_page_is_replaced_by_the_overview_until_it_is_allowed(now):
     two = pools.make(now)
     other = Cluster.objects.create(name="other", created_at=now)
     ada, client = pools.bound("ada", "admin", two.cluster, "", now)

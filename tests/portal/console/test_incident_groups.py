@@ -37,7 +37,7 @@ def rows(response) -> list[tuple[str, int, int, int, int]]:
     return [(one.label, one.open, one.incidents, one.occurrences, one.nodes) for one in response.context["groups"]]
 
 
-def test_one_cause_is_one_row_that_opens_its_incidents(crash: World, person):
+def test_one_fault_is_one_row_that_opens_its_incidents(crash: World, person):
     client = person("viewer")
     found = client.get("/incidents/?group=fault")
     assert sorted(rows(found)) == [("Xid 43", 0, 3, 7, 2), ("Xid 79", 1, 1, 2, 1), ("Xid 94", 1, 1, 1, 1)]
@@ -57,7 +57,7 @@ def test_one_cause_is_one_row_that_opens_its_incidents(crash: World, person):
     assert job.faults == ["Xid 43", "Xid 79"]
 
 
-def test_an_unknown_grouping_is_said_and_the_list_is_not_grouped(crash: World, person):
+def test_an_unknown_grouping_is_reported_and_the_list_is_not_grouped(crash: World, person):
     found = person("viewer").get("/incidents/?group=colour")
     assert [(one.name, one.reason.code) for one in found.context["found"].problems] == [
         ("group", "parameter_not_choice")

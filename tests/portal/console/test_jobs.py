@@ -23,7 +23,7 @@ def _nothing_kept(world: World) -> None:
     add_job(world, "llm", NODE)
 
 
-def test_the_page_lists_jobs_and_who_may_act_sees_buttons(world: World, person: Person) -> None:
+def test_the_page_lists_jobs_and_shows_buttons_to_operators(world: World, person: Person) -> None:
     page = person("operator").get("/jobs/?cluster=c1&kind=PyTorchJob").content.decode()
     assert 'id="job-c1-train-PyTorchJob-llm"' in page
     assert f"{ACT}/restart/" in page

@@ -48,7 +48,7 @@ def fleet(world: World) -> World:
     return world
 
 
-def test_the_state_of_a_node_filters_by_the_words_of_the_column(person, fleet: World):
+def test_the_node_list_filters_by_the_states_of_its_column(person, fleet: World):
     client = person("viewer")
     words = [*node_status.STATUSES, *node_status.OFF_THE_MAP]
     shown = Counter()
@@ -60,7 +60,7 @@ def test_the_state_of_a_node_filters_by_the_words_of_the_column(person, fleet: W
     assert "Not ready" in client.get("/nodes/", {"status": "other"}).content.decode()
 
 
-def test_the_state_of_a_rescue_filters_by_the_words_of_the_column(person, world: World):
+def test_the_rescue_list_filters_by_the_states_of_its_column(person, world: World):
     expected = {
         "approval": {"state": "held", "hold": "approval", "needs_human": True},
         "people": {"state": "held", "needs_human": True},
@@ -84,7 +84,7 @@ def test_the_state_of_a_rescue_filters_by_the_words_of_the_column(person, world:
 
 
 @pytest.mark.parametrize("page", LISTS)
-def test_a_parameter_without_effect_is_said_and_offers_no_selection_of_all(person, world: World, page: str):
+def test_a_parameter_without_effect_is_reported_and_disables_select_all(person, world: World, page: str):
     client = person("operator")
     found = client.get(page, {"bogus": "1", "cluster": "c1"})
     assert problems(found) == [("bogus", "unknown_parameter")]
@@ -108,7 +108,7 @@ def test_a_list_is_sorted_by_its_columns_and_shows_those_that_are_chosen(person,
 
 
 @pytest.mark.parametrize("page", ["/safety/", "/jobs/", "/reports/", "/policies/", "/approvals/", "/nodes/c1/gpu-1/"])
-def test_a_page_that_is_no_list_says_which_parameter_it_does_not_know(person, world: World, page: str):
+def test_a_page_without_a_list_names_unknown_parameters(person, world: World, page: str):
     client = person("operator")
     assert "<code>bogus=1</code>" in client.get(page, {"bogus": "1"}).content.decode()
     assert "have no effect" not in client.get(page).content.decode()
@@ -127,11 +127,11 @@ def test_a_page_that_is_no_list_says_which_parameter_it_does_not_know(person, wo
         ("/rescues/", {"incident": "x"}, "parameter_not_number"),
     ],
 )
-def test_a_value_that_nothing_can_be_is_said(person, world: World, page: str, query, code: str):
+def test_an_impossible_filter_value_is_reported(person, world: World, page: str, query, code: str):
     assert problems(person("viewer").get(page, query)) == [(next(iter(query)), code)]
 
 
-def test_a_bulk_action_and_an_export_refuse_what_the_page_calls_wrong(person, world: World):
+def test_bulk_actions_and_exports_refuse_invalid_filters(person, world: World):
     client = person("operator")
     for query in ({"all": "1", "bogus": "1"}, {"all": "1", "status": "no-such"}):
         asked = client.get("/many/nodes/cordon/", query)

@@ -89,18 +89,18 @@ async def tell(topic: str, *ids: int, cluster: str = "") -> None:
     await get_channel_layer().group_send(doorbell.PAGES, {"type": "records.written", "records": records})
 
 
-async def test_a_stranger_is_put_out_with_a_code_that_the_page_knows():
+async def test_an_anonymous_socket_is_closed_with_a_known_code():
     socket = Socket(Client())
     assert await socket.connect()
     assert await socket.closed_with() == CLOSE_CODE_SIGNED_OUT
     await socket.hang_up()
 
 
-async def test_a_person_without_a_role_is_put_out(listen):
+async def test_a_socket_of_a_person_without_a_role_is_closed(listen):
     assert await (await listen(None)).closed_with() == CLOSE_CODE_SIGNED_OUT
 
 
-async def test_a_signal_arrives_once_however_often_it_was_told(listen):
+async def test_a_repeated_signal_is_delivered_once_a_round(listen):
     socket = await listen("viewer")
     await tell("rescue", *[7] * 40)
     assert await socket.hear_of("rescue") == [{"t": "rescue", "id": 7}]
@@ -110,13 +110,13 @@ async def test_a_signal_arrives_once_however_often_it_was_told(listen):
     assert len(frames) < 40  # one in each round, of which a busy machine may make several
 
 
-async def test_a_storm_is_told_as_several(listen):
+async def test_a_storm_of_signals_is_delivered_as_one_without_a_single_row(listen):
     socket = await listen("viewer")
     await tell("node", *range(60))
     assert await socket.hear() == {"t": "node", "id": 0}
 
 
-async def test_only_ones_own_clusters_are_heard(listen, now):
+async def test_a_page_receives_signals_of_its_own_clusters_only(listen, now):
     east = await Cluster.objects.acreate(name="east", created_at=now)
     socket = await listen("viewer", cluster=east)
     await tell("node", 1, cluster="west")
@@ -124,7 +124,7 @@ async def test_only_ones_own_clusters_are_heard(listen, now):
     assert await socket.hear_of("node") == [{"t": "node", "id": 2}]
 
 
-async def test_a_page_hears_a_beat_while_nothing_changes(listen, monkeypatch):
+async def test_a_page_receives_a_beat_while_nothing_changes(listen, monkeypatch):
     monkeypatch.setattr(PagesConsumer, "beat_seconds", 0.1)
     socket = await listen("viewer")
     assert await socket.hear() == {"t": "beat", "id": 0}
@@ -137,7 +137,7 @@ async def test_a_role_that_is_taken_away_closes_the_socket(listen, monkeypatch):
     assert await socket.closed_with() == CLOSE_CODE_SIGNED_OUT
 
 
-async def test_another_sites_page_may_not_listen(person):
+async def test_a_page_of_another_site_cannot_connect(person):
     client = await sync_to_async(person)("viewer")
     assert not await Socket(client, origin="http://evil.example").connect()
 
@@ -155,7 +155,7 @@ async def test_a_session_has_a_bounded_number_of_sockets(person) -> None:
         await socket.hang_up()
 
 
-async def test_a_page_that_talks_is_closed_once(listen) -> None:
+async def test_a_page_that_sends_messages_is_closed_once(listen) -> None:
     socket = await listen("viewer")
     for _ in range(2 * PagesConsumer.max_received):
         await socket.send_input({"type": "websocket.receive", "text": "not json"})

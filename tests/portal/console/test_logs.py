@@ -21,7 +21,7 @@ def text(response) -> str:
     return response.content.decode()
 
 
-def test_each_fault_is_told_once_with_its_meaning_remedy_and_rule(person, world: World):
+def test_each_fault_of_a_log_is_listed_once_with_meaning_remedy_and_rule(person, world: World):
     page = text(person("viewer").post(PATH, {"text": LOG, "node": "gpu-1"}))
     assert "4 faults" in page
     assert "2 lines" in page
@@ -38,7 +38,7 @@ def test_a_file_may_hold_any_bytes(person, world: World):
     assert "4 faults" in page
 
 
-def test_a_log_without_faults_says_so(person, world: World):
+def test_a_log_without_faults_is_reported_as_such(person, world: World):
     assert "No fault in this log" in text(person("viewer").post(PATH, {"text": "all is well"}))
 
 
@@ -50,7 +50,7 @@ def test_a_log_without_faults_says_so(person, world: World):
         ({"text": LOG, "node": "none-such"}, "No node with this name."),
     ],
 )
-def test_what_cannot_be_read_is_said(person, world: World, given: dict, said: str):
+def test_an_unreadable_log_is_refused_with_a_reason(person, world: World, given: dict, said: str):
     response = person("viewer").post(PATH, given)
     assert response.status_code == 422
     assert said in text(response)
@@ -69,7 +69,7 @@ def test_markup_in_a_log_stays_text(person, world: World):
     assert "&lt;script&gt;alert" in page
 
 
-def test_more_kinds_than_a_person_reads_are_counted(monkeypatch):
+def test_fault_kinds_beyond_the_limit_are_counted(monkeypatch):
     monkeypatch.setattr(reads, "MAX_FAULTS_SHOWN", 2)
     seen, left_out, _ = reads.read(LOG.encode())
     assert ([(one.kind, one.code, one.count) for one in seen], left_out) == ([("xid", 62, 1), ("xid", 31, 2)], 2)

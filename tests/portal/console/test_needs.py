@@ -117,7 +117,7 @@ def test_a_node_with_many_faults_counts_once_with_its_worst(make):
     assert (entry.items[0].row.code, entry.others) == ("79", 40)
 
 
-def test_what_is_too_much_to_read_is_counted_and_linked(make, monkeypatch, person):
+def test_entries_beyond_the_limit_are_counted_and_linked(make, monkeypatch, person):
     monkeypatch.setattr(causes, "MAX_READ", 3)
     world = make(policy="", nodes=5)
     Cluster.objects.update(guards=NO_STORMS)
@@ -146,7 +146,7 @@ def test_the_same_card_is_on_the_node_and_on_the_incident(make, person):
     assert f"needs/{entry.id}" not in person("viewer").get("/").content.decode()
 
 
-def test_people_say_who_has_it_and_the_numbers_agree(make, person):
+def test_an_acknowledged_or_assigned_need_changes_page_and_badge_alike(make, person):
     world = make(policy="", nodes=2)
     world.fault(79)
     world.fault(62, node="gpu-2")
@@ -219,7 +219,7 @@ def test_tiles_add_up_and_open_the_lists_that_they_count(make, person):
     assert filtersets.NodeFilter({"status": "no-such"}).is_valid() is False
 
 
-def test_what_was_healed_in_the_last_hour_is_said(make, person):
+def test_rescues_that_healed_in_the_last_hour_are_counted(make, person):
     world, now = make(), timezone.now()
     for minutes, verified in ((10, True), (70, True), (5, False)):
         ended = now - timedelta(minutes=minutes)

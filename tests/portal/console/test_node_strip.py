@@ -55,7 +55,7 @@ def test_each_mark_of_the_page_leads_to_a_page(person, world: World) -> None:
     assert "style=" not in page
 
 
-def test_a_node_without_a_past_says_so(person, world: World) -> None:
+def test_a_node_without_records_shows_so(person, world: World) -> None:
     page = person("viewer").get("/nodes/c1/gpu-1/").content.decode()
     assert "No faults, rescues, acts, proofs or repairs in this time." in page
     assert "strip-mark" not in page

@@ -11,7 +11,7 @@ PAGE = "/nodes/c1/gpu-1/"
 WORK = f"{PAGE}work/"
 
 
-def test_the_pods_of_a_node_with_what_a_drain_does_and_the_rules_for_it(make, person):
+def test_the_pods_of_a_node_show_the_effect_of_a_drain_and_their_jobs_consent(make, person):
     jobs.forget()
     world = make(nodes=2)
     add_job(world, "llm", "gpu-1")
@@ -31,7 +31,7 @@ def test_the_pods_of_a_node_with_what_a_drain_does_and_the_rules_for_it(make, pe
     assert person(Role.VIEWER, cluster=other).get(WORK).status_code == 404
 
 
-def test_a_cluster_that_does_not_answer_is_said(make, person):
+def test_a_cluster_that_does_not_answer_is_shown_as_silent(make, person):
     world = make(nodes=1)
     world.kube.fail("list_pods", port.Unavailable("down"))
     found = person("viewer").get(WORK)

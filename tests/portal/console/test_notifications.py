@@ -33,7 +33,7 @@ def channel(world: World) -> Channel:
 
 
 @pytest.mark.parametrize("role", ["viewer", "operator", "approver"])
-def test_it_is_for_admins(person, world: World, channel: Channel, role: str):
+def test_the_page_is_for_admins(person, world: World, channel: Channel, role: str):
     client = person(role)
     paths = ("", "new/slack/", "channels/on-call/", "channels/on-call/delete/", "routes/new/", "namespaces/new/")
     assert {client.get(f"/notifications/{path}").status_code for path in paths} == {403}
@@ -42,14 +42,14 @@ def test_it_is_for_admins(person, world: World, channel: Channel, role: str):
     assert client.get("/export/deliveries.csv").status_code == 200
 
 
-def test_an_admin_of_one_cluster_is_none_of_everything(person, world: World):
+def test_an_admin_of_one_cluster_cannot_open_notifications(person, world: World):
     client = person("admin", cluster=world.cluster)
     assert client.get("/notifications/").status_code == 403
     assert "/notifications/" not in text(client.get("/"))
     assert "/access/" in text(client.get("/"))
 
 
-def test_a_channel_is_made_of_what_its_kind_needs(person, world: World):
+def test_the_form_of_a_channel_has_the_fields_of_its_kind(person, world: World):
     client = person("admin", name="anna")
     page = text(client.get("/notifications/"))
     assert "No channels yet" in page
@@ -77,7 +77,7 @@ def test_a_channel_is_made_of_what_its_kind_needs(person, world: World):
         ({"batching": "9999"}, "less than or equal"),
     ],
 )
-def test_what_is_wrong_stands_beside_its_field(person, world: World, change: dict[str, str], words: str):
+def test_an_error_is_shown_beside_its_field(person, world: World, change: dict[str, str], words: str):
     response = person("admin").post("/notifications/new/webhook/", {**FIRST, **change})
     assert response.status_code == 422
     assert words in text(response)
@@ -116,13 +116,13 @@ def test_an_alertmanager_asks_for_its_address_and_no_secret(person, world: World
     assert (row.kind, row.url, row.secret) == ("alertmanager", "http://am.example:9093", "")
 
 
-def test_mail_without_a_server_says_what_to_set(person, world: World):
+def test_mail_without_a_server_names_the_setting(person, world: World):
     given = {**FIRST, "name": "mail", "recipients": "a@example.com, b@example.com"}
     response = person("admin").post("/notifications/new/mail/", given)
     assert "Set KCOVER_MAIL_URL" in text(response)
 
 
-def test_what_is_left_empty_stays_as_it_is(person, world: World, channel: Channel):
+def test_empty_fields_keep_their_value(person, world: World, channel: Channel):
     given = {"url": "", "secret": "", "language": "zh-hans", "batching": "3", "min_interval": "0", "enabled": "no"}
     client = person("admin")
     assert client.post("/notifications/channels/on-call/", given).status_code == 422
@@ -139,7 +139,7 @@ def test_what_is_left_empty_stays_as_it_is(person, world: World, channel: Channe
     assert "Disabled" in text(client.get("/notifications/"))
 
 
-def test_routes_are_chosen_by_what_happened(person, world: World, channel: Channel):
+def test_routes_are_chosen_by_event_kind(person, world: World, channel: Channel):
     client = person("admin")
     form = text(client.get("/notifications/routes/new/?channel=on-call"))
     assert form.count('name="kinds"') == len(events.KINDS)
@@ -176,7 +176,7 @@ def test_a_namespace_is_bound_to_a_released_channel(person, world: World, channe
     assert Entry.objects.get(verb="namespace_route.deleted").data["reason"] == "moved"
 
 
-def test_a_test_and_what_came_of_it(person, world: World):
+def test_a_test_delivery_shows_its_outcome(person, world: World):
     receiver = Receiver(SECRET)
     given = {"url": receiver.url, "secret": SECRET}
     services.CHANNELS.make(Channel(name="on-call", kind="webhook"), given, actor="t", now=world.now)

@@ -57,7 +57,7 @@ def test_a_fragment_without_a_session_moves_the_whole_page(db: None):
     assert response.headers["HX-Redirect"] == "/sign-in/?next=%2Fnodes%2F%3Fq%3Da"
 
 
-def test_signing_in_leads_on_and_brings_the_persons_language(person, db: None):
+def test_signing_in_returns_to_the_page_in_the_persons_language(person, db: None):
     User.objects.create_user("li", password=PASSWORD, language="zh-hans")
     client = Client()
     response = client.post("/sign-in/?next=/nodes/", {"username": "li", "password": PASSWORD, "next": "/nodes/"})
@@ -65,19 +65,19 @@ def test_signing_in_leads_on_and_brings_the_persons_language(person, db: None):
     assert response.cookies["django_language"].value == "zh-hans"
 
 
-def test_a_wrong_password_says_so(db: None):
+def test_a_wrong_password_is_reported(db: None):
     response = Client().post("/sign-in/", {"username": "x", "password": "y"})
     assert response.status_code == 200
     assert 'role="alert"' in text(response)
 
 
-def test_without_a_role_there_is_a_page_that_says_what_to_do(person):
+def test_a_person_without_a_role_sees_what_to_do(person):
     response = person(None).get("/")
     assert response.status_code == 403
     assert "Your account has no role yet" in text(response)
 
 
-def test_nothing_of_another_cluster_is_seen(person, world: World):
+def test_rows_of_another_cluster_are_hidden(person, world: World):
     other = Cluster.objects.create(name="other", created_at=world.now)
     world.fault()
     world.work()
@@ -143,13 +143,13 @@ def test_a_fragment_is_the_live_part_of_its_page(person, world: World, page: str
 # ------------------------------------------------------------------------------------------------------------- overview
 
 
-def test_an_empty_installation_says_how_to_enrol(person, db: None):
+def test_an_empty_installation_shows_the_enrolment_commands(person, db: None):
     page = text(person("admin").get("/"))
     assert "python manage.py cluster add" in page
     assert "python -m agents" in page
 
 
-def test_the_overview_counts_and_names_what_needs_a_person(person, world: World):
+def test_the_overview_counts_and_lists_needs(person, world: World):
     world.fault(95)  # no rule lists it
     world.work()
     page = text(person("viewer").get("/"))
@@ -158,7 +158,7 @@ def test_the_overview_counts_and_names_what_needs_a_person(person, world: World)
     assert "does not match" not in page
 
 
-def test_the_overview_shows_a_rescue_under_way(person, world: World):
+def test_the_overview_shows_a_running_rescue(person, world: World):
     world.fault()
     world.until_reboot_is_asked()
     page = text(person("viewer").get("/"))
@@ -233,14 +233,14 @@ def test_search_leads_to_the_one_node_of_that_name(person, world: World):
     assert client.get("/search/", {"q": "gpu"}).url == "/nodes/?q=gpu"
 
 
-def test_no_match_and_no_node_are_two_things(person, world: World):
+def test_no_match_and_no_node_have_different_texts(person, world: World):
     client = person("viewer")
     assert "No nodes match these filters" in text(client.get("/nodes/?q=zzz"))
     world.node().delete()
     assert "No cluster yet" in text(client.get("/nodes/"))
 
 
-def test_the_node_page_says_why_nothing_is_done(person, world: World):
+def test_the_node_page_shows_why_no_action_runs(person, world: World):
     world.fault(95)
     world.work()
     page = text(person("viewer").get("/nodes/c1/gpu-1/"))
@@ -248,7 +248,7 @@ def test_the_node_page_says_why_nothing_is_done(person, world: World):
     assert "Lists 48, 62, 64, not 95." in page
 
 
-def test_the_node_page_says_who_owns_the_cordon(person, world: World):
+def test_the_node_page_shows_the_owner_of_the_cordon(person, world: World):
     client = person("viewer")
     assert "schedulable" in text(client.get("/nodes/c1/gpu-1/"))
     world.fault()
@@ -257,7 +257,7 @@ def test_the_node_page_says_who_owns_the_cordon(person, world: World):
     assert "cordoned by the portal" in text(client.get("/nodes/c1/gpu-1/"))
 
 
-def test_an_act_is_previewed_then_asked_for_with_a_reason(person, world: World):
+def test_an_act_is_previewed_then_requested_with_a_reason(person, world: World):
     client = person("operator", name="omar")
     world.kube.add_pod("train", "worker-0", node="gpu-1")
     preview = text(client.get("/nodes/c1/gpu-1/drain/", headers={"HX-Request": "true"}))
@@ -276,7 +276,7 @@ def test_an_act_is_previewed_then_asked_for_with_a_reason(person, world: World):
     assert (rescue.requested_by, rescue.reason) == ("user:omar", "ticket 7")
 
 
-def test_much_at_stake_asks_for_the_nodes_name(person, world: World):
+def test_a_large_drain_asks_for_the_nodes_name(person, world: World):
     client = person("operator")
     for index in range(12):
         world.kube.add_pod("train", f"worker-{index}", node="gpu-1")
@@ -286,7 +286,7 @@ def test_much_at_stake_asks_for_the_nodes_name(person, world: World):
     assert client.post("/nodes/c1/gpu-1/drain/", {"reason": "r", "name": "gpu-1"}).status_code == 302
 
 
-def test_what_holds_an_act_back_is_shown_before_and_refused_after(person, world: World):
+def test_a_blocked_act_is_shown_in_the_preview_and_refused(person, world: World):
     world.fault()
     world.work()
     client = person("operator")
@@ -299,7 +299,7 @@ def test_what_holds_an_act_back_is_shown_before_and_refused_after(person, world:
 # ---------------------------------------------------------------------------------------------- incidents and rescues
 
 
-def test_an_incident_says_what_it_means_and_what_was_decided(person, world: World):
+def test_an_incident_shows_its_meaning_and_its_decision(person, world: World):
     world.fault(79)
     world.work()
     page = text(person("viewer").get(f"/incidents/{Incident.objects.get().pk}/"))
@@ -307,7 +307,7 @@ def test_an_incident_says_what_it_means_and_what_was_decided(person, world: Worl
     assert "Lists 48, 62, 64, not 79." in page
 
 
-def test_a_healed_rescue_tells_its_story(person, world: World):
+def test_a_healed_rescue_shows_its_history(person, world: World):
     world.kube.add_pod("train", "worker-0", node="gpu-1")
     world.fault()
     world.until_reboot_is_asked()
@@ -322,7 +322,7 @@ def test_a_healed_rescue_tells_its_story(person, world: World):
     assert f"/api/v1/rescues/{rescue.pk}" in page
 
 
-def test_the_tabs_count_what_they_list(person, world: World):
+def test_each_tab_lists_what_it_counts(person, world: World):
     world.fault()
     world.work()
     page = text(person("viewer").get("/rescues/?tab=active"))
@@ -339,7 +339,7 @@ class TestApproval:
         yield world.rescue()
         world.uninstall()
 
-    def test_it_is_first_on_the_list(self, person, held: Rescue):
+    def test_an_approval_request_is_first_on_the_list(self, person, held: Rescue):
         assert "Approve the rescue of gpu-1 after Xid 62?" in text(person("viewer").get("/"))
         assert "#" + str(held.pk) in text(person("viewer").get("/rescues/?tab=approval"))
 
@@ -348,7 +348,7 @@ class TestApproval:
         assert f"/rescues/{held.pk}/approve/" not in text(client.get(f"/rescues/{held.pk}/"))
         assert client.post(f"/rescues/{held.pk}/approve/", {"reason": "r"}).status_code == 403
 
-    def test_an_approver_says_yes_to_the_plan_on_the_screen(self, person, held: Rescue):
+    def test_an_approver_approves_the_shown_plan(self, person, held: Rescue):
         client = person("approver", name="appa")
         other = client.post(f"/rescues/{held.pk}/approve/", {"reason": "r", "plan_hash": "other"})
         assert other.status_code == 422
@@ -364,14 +364,14 @@ class TestApproval:
 # ------------------------------------------------------------------------------------------------------------- policies
 
 
-def test_mistakes_are_told_with_their_line(person, world: World):
+def test_policy_errors_are_shown_with_their_line(person, world: World):
     broken = HEAL.replace("waittime: 10min", "waittime: 10x")
     page = text(person("admin").post("/policies/validate/", {"text": broken}))
     assert 'data-line="11"' in page
     assert "Fix it to publish" in page
 
 
-def test_saving_applies_the_text_or_says_why_not(person, world: World):
+def test_saving_applies_the_text_or_shows_the_errors(person, world: World):
     client = person("admin", name="anna")
     agreement = client.post("/policies/validate/", {"text": CORDON}).context["agreement"]
     saved = client.post("/policies/edit/", {"text": CORDON, "reason": "try", "agreed": agreement})
@@ -383,7 +383,7 @@ def test_saving_applies_the_text_or_says_why_not(person, world: World):
     assert "You edited revision 7" in text(stale)
 
 
-def test_a_revision_shows_what_it_changed(person, world: World):
+def test_a_revision_shows_its_changes(person, world: World):
     client = person("admin")
     client.post("/policies/heal/edit/", {"text": HEAL.replace("10min", "30min"), "reason": "longer", "expected": "1"})
     page = text(client.get("/policies/heal/"))
@@ -427,7 +427,7 @@ def test_a_refused_request_is_on_the_audit_page_and_on_the_nodes(person, world: 
         assert "Automation is paused: fire in the hall" in shown
 
 
-def test_what_an_agent_said_too_late_is_on_its_rescues_page(person, world: World):
+def test_an_agents_late_result_is_on_the_page_of_its_rescue(person, world: World):
     type(world.cluster).objects.update(reboot="agent")
     world.fault(62)
     world.until_reboot_is_asked()
@@ -492,7 +492,7 @@ def test_preferences_stay_with_the_person(person, world: World):
     assert 'data-zone="Asia/Shanghai"' in page
 
 
-def test_an_unknown_address_is_answered_in_brand(person, world: World):
+def test_an_unknown_address_shows_the_error_page(person, world: World):
     response = person("viewer").get("/nowhere/")
     assert response.status_code == 404
     assert "Page not found" in text(response)

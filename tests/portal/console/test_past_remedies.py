@@ -10,7 +10,7 @@ def remedies(response) -> list[tuple[str, int, int, int]]:
     return [(str(one.label), one.rescues, one.verified, one.returned) for one in response.context["remedies"]]
 
 
-def test_an_incident_shows_what_became_of_earlier_rescues(world: World, person):
+def test_an_incident_shows_the_outcomes_of_earlier_rescues(world: World, person):
     world.fault()
     world.until_reboot_is_asked()
     world.reboot()
@@ -30,7 +30,7 @@ def test_an_incident_shows_what_became_of_earlier_rescues(world: World, person):
     assert person("viewer", cluster=elsewhere).get(first).status_code == 404
 
 
-def test_a_rescue_leads_to_what_changed_in_its_policy_since_and_is_in_the_tab_of_verified_ones(world: World, person):
+def test_a_verified_rescue_links_to_later_changes_of_its_policy(world: World, person):
     world.fault()
     world.until_reboot_is_asked()
     world.reboot()

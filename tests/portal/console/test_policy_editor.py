@@ -37,7 +37,7 @@ def filled(form: Any, **more: Any) -> dict[str, Any]:
     return {name: "on" if value is True else value for name, value in (sent | more).items()}
 
 
-def test_the_words_of_the_editor_have_meanings_in_both_languages(admin: Client) -> None:
+def test_the_vocabulary_of_the_editor_is_explained_in_both_languages(admin: Client) -> None:
     words = admin.get("/policies/vocabulary/").json()
     assert set(words["actions"]) == set(actions.in_policies())
     assert {name for name, action in words["actions"].items() if set(action["attributes"])} >= {"drain", "reboot"}
@@ -101,7 +101,7 @@ def test_a_text_that_switches_rules_off_must_be_agreed_to(admin: Client) -> None
 
 
 @pytest.mark.parametrize(("mode", "says"), [("shadow", "shadow"), ("approve", "approval"), ("enforce", "enforce")])
-def test_the_button_says_what_publishing_allows(admin: Client, mode: str, says: str) -> None:
+def test_the_publish_button_shows_what_the_mode_allows(admin: Client, mode: str, says: str) -> None:
     shown = admin.post("/policies/validate/", {"text": policy("a", extra=f"      mode: {mode}\n")})
     assert says in shown.context["publish"]
     assert f'id="publish-label" hx-swap-oob="true">{shown.context["publish"]}' in shown.content.decode()
@@ -154,7 +154,7 @@ def test_the_winners_of_each_pool_are_shown_in_their_strictest_mode(person: Any,
 
 
 @pytest.mark.parametrize("number", [1, 3])
-def test_the_list_shows_the_order_of_rules_and_what_became_of_their_rescues(
+def test_the_list_shows_the_order_of_rules_and_the_outcomes_of_their_rescues(
     person: Any, fleet: Cluster, now: Any, number: int, django_assert_num_queries: Any
 ) -> None:
     for index in range(number):

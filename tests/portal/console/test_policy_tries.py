@@ -75,7 +75,7 @@ def test_a_bad_text_and_an_unknown_node_are_refused(vera: Client, sent: dict[str
     assert not PolicyTry.objects.exists()
 
 
-def test_nobody_sees_the_try_of_another_person(vera: Client, person: Any) -> None:
+def test_the_try_of_another_person_is_not_found(vera: Client, person: Any) -> None:
     row = tried(vera, scope="now")
     other = person("admin")
     assert other.get(f"/policy-tries/{row.pk}/").status_code == 404

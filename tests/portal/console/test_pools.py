@@ -140,7 +140,7 @@ def test_searching_finds_no_node_of_another_pool(path: str, viewer: Client) -> N
     assert f"/nodes/c1/{OURS}" in body_of(viewer.get("/search/found.json?q=ours"))
 
 
-def test_filters_tell_nothing_of_rows_that_are_not_visible(two: TwoPools, viewer: Client) -> None:
+def test_filters_do_not_reveal_hidden_rows(two: TwoPools, viewer: Client) -> None:
     for path in ("nodes?q=theirs", "incidents?node=theirs-99", "rescues?node=theirs-99", "audit?node=theirs-99"):
         answer = viewer.get(f"/api/v1/{path}")
         assert answer.status_code == 400 or answer.json()["results"] == [], path
@@ -183,14 +183,14 @@ def test_an_approver_of_a_pool_answers_for_its_nodes_only(two: TwoPools, operato
         ("post", "maintenance", {"cluster": "c1", "starts_at": "2030-01-01", "ends_at": "2030-01-02", "reason": "x"}),
     ],
 )
-def test_what_belongs_to_the_cluster_is_out_of_reach(
+def test_settings_of_the_cluster_cannot_be_changed_from_a_pool(
     method: str, path: str, body: dict[str, Any], operator: Client
 ) -> None:
     answer = getattr(operator, method)(f"/api/v1/{path}", body, content_type="application/json")
     assert answer.status_code in (400, 403, 404), answer.content
 
 
-def test_whoever_has_the_cluster_sees_both_pools(two: TwoPools, now: datetime) -> None:
+def test_a_role_in_the_cluster_sees_both_pools(two: TwoPools, now: datetime) -> None:
     _, client = pools.bound("cleo", "viewer", two.cluster, "", now)
     shown = body_of(client.get("/nodes/"))
     assert OURS in shown
@@ -223,7 +223,7 @@ def test_a_tokens_of_a_person_of_a_pool_sees_that_pool(two: TwoPools, now: datet
 
 
 @pytest.mark.django_db(transaction=True)
-async def test_a_page_of_a_pool_hears_that_something_changed_and_not_what(two: TwoPools, viewer: Client) -> None:
+async def test_a_page_of_a_pool_is_signalled_changes_without_row_ids(two: TwoPools, viewer: Client) -> None:
     doorbell.attach(asyncio.get_running_loop())
     socket = Socket(viewer)
     assert await socket.connect()

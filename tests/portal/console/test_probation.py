@@ -59,7 +59,7 @@ def test_the_list_marks_and_filters_nodes_on_probation(world: World, person: Per
     assert len(viewer.get("/nodes/").context["rows"]) == 2
 
 
-def test_the_page_says_why_it_lasts_so_long(world: World, person: Person) -> None:
+def test_the_page_shows_why_the_probation_lasts_so_long(world: World, person: Person) -> None:
     row = returned(world, 48)
     assert probations.on_node(world.node()) == row
     page = person("viewer").get(PAGE).content.decode()

@@ -60,7 +60,7 @@ def test_a_repair_is_reported_on_the_page_of_its_node(world: World, person: Pers
     ("changes", "field"),
     [({"reason": ""}, "reason"), ({"due": "2020-01-01T00:00"}, "due"), ({"part_kind": "pigeon"}, "part_kind")],
 )
-def test_an_error_stands_beside_its_field(world: World, person: Person, changes: dict[str, str], field: str) -> None:
+def test_an_error_is_shown_beside_its_field(world: World, person: Person, changes: dict[str, str], field: str) -> None:
     answer = person("operator").post(NEW, {**FORM, **changes})
     assert (answer.status_code, list(answer.context["form"].errors)) == (422, [field])
 
@@ -96,7 +96,7 @@ def test_a_repair_is_taken_through_its_states(world: World, person: Person, repa
     assert "/change/" not in text(shown)
 
 
-def test_details_are_changed_and_a_date_that_nobody_touches_stays(world: World, person: Person, repair: Repair) -> None:
+def test_a_change_of_details_keeps_an_untouched_date(world: World, person: Person, repair: Repair) -> None:
     due = timezone.now() - timedelta(days=1)
     Repair.objects.update(due=due, part_kind="pump")
     assert send(person("operator"), f"/repairs/{repair.pk}/change/", ticket="OPS-1").status_code == 302
@@ -104,7 +104,7 @@ def test_details_are_changed_and_a_date_that_nobody_touches_stays(world: World, 
     assert (repair.ticket, repair.due, repair.part_kind) == ("OPS-1", due, "pump")
 
 
-def test_roles(world: World, person: Person, repair: Repair) -> None:
+def test_roles_limit_the_repair_pages(world: World, person: Person, repair: Repair) -> None:
     viewer, page = person("viewer"), f"/repairs/{repair.pk}/"
     shown = text(viewer.get(page))
     assert f"{page}accept/" not in shown
@@ -116,7 +116,7 @@ def test_roles(world: World, person: Person, repair: Repair) -> None:
     assert person("operator").get("/repairs/new/c1/gpu-77/").status_code == 404
 
 
-def test_the_list_filters_and_says_what_is_overdue(world: World, person: Person, repair: Repair) -> None:
+def test_the_list_filters_and_shows_overdue_repairs(world: World, person: Person, repair: Repair) -> None:
     viewer = person("viewer")
     assert f'id="repair-{repair.pk}"' in text(viewer.get("/repairs/?state=reported&q=gpu-1"))
     assert f'id="repair-{repair.pk}"' not in text(viewer.get("/repairs/?overdue=true"))

@@ -48,7 +48,7 @@ def test_every_guard_has_a_name_a_form_and_a_place():
     assert set(guards.GUARDS) | set(guard_settings.PARTS) <= set(presentation.GUARDS)
 
 
-def test_the_gauges_count_what_the_guards_count(fleet_of_ten: World):
+def test_the_gauges_use_the_counts_of_the_guards(fleet_of_ten: World):
     world = fleet_of_ten
     set_guards(world, breaker={"limit": 2}, budget={"limit": 4}, floor={"percent": 80}, storm={"enabled": False})
     for name in ("gpu-1", "gpu-3"):
@@ -67,7 +67,7 @@ def test_the_gauges_count_what_the_guards_count(fleet_of_ten: World):
     assert not world.kube.get_node("gpu-4").unschedulable  # and it is so: the breaker holds the third one back
 
 
-def test_a_budget_is_shown_by_what_it_is_counted_by(fleet_of_ten: World):
+def test_a_budget_is_shown_by_its_scope(fleet_of_ten: World):
     set_guards(fleet_of_ten, budget={"limit": "50%", "by": "pool"})
     fleet_of_ten.fault(62)
     fleet_of_ten.work()
@@ -77,7 +77,7 @@ def test_a_budget_is_shown_by_what_it_is_counted_by(fleet_of_ten: World):
     ]
 
 
-def test_an_open_storm_trips_its_gauge_until_somebody_closes_it(fleet_of_ten: World):
+def test_an_open_storm_trips_its_gauge_until_it_is_closed(fleet_of_ten: World):
     world = fleet_of_ten
     storm, _ = incidents.keep_storm(
         world.cluster,
@@ -90,7 +90,7 @@ def test_an_open_storm_trips_its_gauge_until_somebody_closes_it(fleet_of_ten: Wo
     assert gauges(world)["storm"][0].state == "calm"
 
 
-def test_no_node_to_count_over_trips_nothing(db: None):
+def test_without_eligible_nodes_no_gauge_trips(db: None):
     world = World(nodes=0)
     assert {gauge.state for gauge in safety.bounds(world.cluster, now=world.now).gauges} <= {"off", "calm"}
     world.uninstall()
@@ -99,7 +99,7 @@ def test_no_node_to_count_over_trips_nothing(db: None):
 # ----------------------------------------------------------------------------------------------------------------- page
 
 
-def test_the_page_shows_every_cluster_and_what_is_left_out(person, fleet_of_ten: World):
+def test_the_page_shows_every_cluster_and_the_excluded_nodes(person, fleet_of_ten: World):
     Node.objects.filter(name="gpu-7").update(labels={"kcover.io/exclude": "true"})
     page = words(person("viewer").get("/safety/"))
     assert "9 nodes counted" in page
@@ -133,7 +133,7 @@ def test_a_guard_is_changed_with_a_reason_on_record(person, fleet_of_ten: World)
         ("hold_down", {"hold_down": "30 d"}, "Must be whole seconds from 0 to 86400"),
     ],
 )
-def test_what_is_no_setting_is_refused_at_its_field(person, fleet_of_ten: World, guard, given, said):
+def test_an_invalid_setting_is_refused_at_its_field(person, fleet_of_ten: World, guard, given, said):
     response = person("admin").post(f"/safety/c1/guards/{guard}/", {**given, "reason": "r"})
     assert response.status_code == 422
     assert said in text(response)
@@ -141,7 +141,7 @@ def test_what_is_no_setting_is_refused_at_its_field(person, fleet_of_ten: World,
 
 
 @pytest.mark.parametrize("guard", sorted(guard_settings.PARTS))
-def test_every_guards_form_saves_what_it_shows(person, fleet_of_ten: World, guard: str):
+def test_every_guards_form_saves_the_shown_values(person, fleet_of_ten: World, guard: str):
     form = guard_settings.Guard(None, guard=guard, settings=fleet.guards_of(fleet_of_ten.cluster))
     shown = {name: form[name].value() for name in form.fields if name != "reason"}
     given = {name: "on" if value is True else value for name, value in shown.items() if value not in (None, False)}
@@ -158,7 +158,7 @@ def test_a_viewer_changes_nothing_and_a_strangers_cluster_is_not_there(person, f
     assert person("admin").get("/safety/c1/guards/nonsense/").status_code == 404
 
 
-def test_one_cluster_is_paused_and_goes_on(person, fleet_of_ten: World):
+def test_one_cluster_is_paused_and_resumed(person, fleet_of_ten: World):
     client = person("operator", name="omar")
     assert "selected>Paused" in text(client.get("/safety/c1/mode/?mode=paused"))
     assert client.post("/safety/c1/mode/", {"mode": "paused", "reason": "power works"}).status_code == 302
@@ -218,7 +218,7 @@ def test_a_window_that_repeats_is_one_line_and_ends_alone_or_with_all(person, fl
     assert Entry.objects.filter(verb="maintenance.ended").latest("pk").data["windows"] == 2
 
 
-def test_a_window_begins_in_the_persons_own_zone(person, fleet_of_ten: World):
+def test_a_window_begins_in_the_persons_time_zone(person, fleet_of_ten: World):
     client = person("operator", name="omar")
     client.post("/preferences/", {"zone": "Asia/Shanghai"})
     assert "Starts (Asia/Shanghai; blank = now)" in text(client.get("/maintenance/new/"))
@@ -278,7 +278,7 @@ def test_a_window_that_covers_no_node_is_refused_at_its_field(person, fleet_of_t
         ({"cluster": "c1", "by": "nonsense", "which": "x"}, 10, ""),
     ],
 )
-def test_the_line_of_a_scope_says_what_it_contains(person, fleet_of_ten: World, scope, count, unknown):
+def test_the_line_of_a_scope_shows_its_contents(person, fleet_of_ten: World, scope, count, unknown):
     Node.objects.filter(name__in=["gpu-3", "gpu-4"]).update(labels={"topology.kubernetes.io/rack": "r1"})
     client = person("viewer")
     shown = client.post("/scopes/line/", scope)
@@ -346,7 +346,7 @@ def test_windows_for_all_clusters_need_the_role_everywhere(person, fleet_of_ten:
 # --------------------------------------------------------------------------------------------------------------- banner
 
 
-def test_the_banner_tells_of_an_open_breaker_and_a_storm_on_every_page(person, fleet_of_ten: World):
+def test_the_banner_shows_an_open_breaker_and_a_storm_on_every_page(person, fleet_of_ten: World):
     world, client = fleet_of_ten, person("viewer")
     assert "Breaker open" not in words(client.get("/nodes/"))
     set_guards(world, breaker={"limit": 1}, storm={"enabled": False})
@@ -365,7 +365,7 @@ def test_the_banner_tells_of_an_open_breaker_and_a_storm_on_every_page(person, f
     assert f"/incidents/{storm.pk}/" in page
 
 
-def test_what_holds_back_elsewhere_is_nobodys_business(person, fleet_of_ten: World, now):
+def test_a_breaker_of_another_cluster_is_not_shown(person, fleet_of_ten: World, now):
     set_guards(fleet_of_ten, breaker={"limit": 1})
     services.request(fleet_of_ten.node(), "cordon", actor="user:omar", reason="r", now=fleet_of_ten.now)
     west = type(fleet_of_ten.cluster).objects.create(name="west", created_at=now)

@@ -46,7 +46,7 @@ def test_the_palette_finds_each_thing_by_name_or_number(person, stocked: World):
     assert hits(client, "") == hits(client, "9" * 19) == []
 
 
-def test_nothing_of_another_cluster_is_found(person, stocked: World):
+def test_rows_of_another_cluster_are_not_found(person, stocked: World):
     other = person("viewer", cluster=Cluster.objects.create(name="other", created_at=stocked.now))
     for text in ("gpu-1", "aa11", "1320021", "llama", "rescue 7079", "incident 7079"):
         assert hits(other, text) == [], text

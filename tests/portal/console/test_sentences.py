@@ -36,14 +36,14 @@ def test_every_text_about_a_fault_is_translated() -> None:
     assert english == []
 
 
-def test_reasons_in_a_row_are_said_in_the_readers_language() -> None:
+def test_several_reasons_are_rendered_in_the_readers_language() -> None:
     row = (reasons.of("paused_because", why="look first"), reasons.of("nothing_done"))
     assert localization.sentence(row) == "Automation is paused: look first. Nothing was done."
     with translation.override("zh-hans"):
         assert localization.sentence(row) == "自动化已暂停：look first。未执行任何操作。"
 
 
-def test_the_filter_takes_a_reason_its_json_or_nothing() -> None:
+def test_the_filter_accepts_a_reason_its_json_or_an_empty_value() -> None:
     assert console.because(reasons.of("paused")) == "Automation is paused."
     assert console.because({"code": "paused", "params": {}}) == "Automation is paused."
     assert console.because({}) == ""

@@ -62,7 +62,7 @@ def test_a_spare_goes_from_ready_into_service_and_back(person, spares: World):
     assert "Recently released" in words(client.get("/standbys/"))
 
 
-def test_a_shortage_is_told_with_its_reasons(person, spares: World):
+def test_a_shortage_is_shown_with_its_reasons(person, spares: World):
     spares.kube.label_node("spare-1", {standby.LABEL: None})
     spares.sync()
     spares.fault(62)
@@ -72,7 +72,7 @@ def test_a_shortage_is_told_with_its_reasons(person, spares: World):
     assert "None of 1 standbys is available. The plan continues without one. Standby spare-2 is not Ready." in page
 
 
-def test_the_rules_stand_beside_with_their_policy(person, spares: World):
+def test_the_standby_rules_are_listed_with_their_policy(person, spares: World):
     client = person("viewer")
     assert "No rules: any free standby" in words(client.get("/standbys/"))
     policies.apply(CHOICE, author="test", reason="", now=spares.now)
@@ -82,7 +82,7 @@ def test_the_rules_stand_beside_with_their_policy(person, spares: World):
     assert "pool=spare" in page
 
 
-def test_without_standbys_the_page_says_how_to_get_one(person, world: World):
+def test_without_standbys_the_page_shows_how_to_add_one(person, world: World):
     assert "kcover.io/standby=true" in text(person("viewer").get("/standbys/"))
 
 
@@ -98,7 +98,7 @@ def test_the_overview_counts_standbys_once_there_are_any(person, spares: World):
     assert "1 standbys ready" in words(person("viewer").get("/"))
 
 
-def test_the_overview_has_no_standbys_where_there_are_none(person, world: World):
+def test_the_overview_shows_no_standbys_where_none_exist(person, world: World):
     assert "standbys ready" not in words(person("viewer").get("/"))
 
 
@@ -110,7 +110,7 @@ def test_the_overview_shows_how_much_of_breaker_and_budget_is_left(person, world
     assert "0 of 3 isolated or in rescue" in page
 
 
-def test_a_storm_is_first_of_what_needs_a_person(person, world: World):
+def test_a_storm_is_the_first_need(person, world: World):
     world.fault(95)
     world.work()
     incidents.keep_storm(

@@ -78,7 +78,7 @@ def test_a_rescue_that_stops_is_left_to_people_until_released(world: World):
     assert word(world) == "healthy"
 
 
-def test_silence_is_told_after_four_heartbeats(world: World):
+def test_an_agent_is_shown_as_silent_after_four_heartbeats(world: World):
     world.report()
     assert word(world) == "healthy"
     Agent.objects.update(seen_at=world.now - timedelta(seconds=121))
@@ -106,11 +106,11 @@ def test_a_programs_fault_degrades_no_node(world: World):
     ("seconds", "words"),
     [(-5, "under 1 s"), (0.2, "under 1 s"), (59, "59 s"), (600, "10 min"), (233, "3 min 53 s"), (3660, "1 h 1 min")],
 )
-def test_spans_are_said_in_two_units_and_never_negative(seconds, words):
+def test_durations_have_two_units_and_are_never_negative(seconds, words):
     assert step_facts.duration(timedelta(seconds=seconds)) == words
 
 
-def test_time_is_an_argument(world: World):
+def test_the_current_time_is_an_argument(world: World):
     assert fleet.tiles(Scope.of(world.cluster), now=timezone.now())[0].state == "healthy"
 
 
@@ -156,7 +156,7 @@ def test_the_summary_counts_all_and_lists_those_that_are_not_healthy(world: Worl
     }
 
 
-def test_a_node_without_gpus_has_a_tile_where_it_is_asked_for(world: World):
+def test_a_node_without_gpus_has_a_tile_only_when_it_is_requested(world: World):
     one = {"in_cluster": True, "ready": True, "gpus": 0, "created_at": world.now}
     node = Node.objects.create(cluster=world.cluster, name="cpu-1", **one)
     assert [tile.name for tile in fleet.tiles(Scope.of(world.cluster), now=world.now)] == [NODE]

@@ -51,7 +51,7 @@ def test_a_validation_is_a_link() -> None:
     assert facts("validate", actions.validate.Args(profile="light")) == {"Validation profile": "light"}
 
 
-def test_what_only_the_engine_needs_is_not_shown() -> None:
+def test_progress_of_the_engine_alone_is_not_shown() -> None:
     progress = actions.drain.Progress(
         entered=True,
         eviction_requested=True,
@@ -68,7 +68,7 @@ def test_what_only_the_engine_needs_is_not_shown() -> None:
     }
 
 
-def test_many_names_are_cut() -> None:
+def test_long_lists_of_names_are_cut() -> None:
     left = tuple(f"a/{number}" for number in range(8))
     assert facts("drain", actions.drain.Args(seconds=60), actions.drain.Progress(left=left))["Pods left"] == (
         "8: a/0, a/1, a/2, a/3, a/4, a/5 and 2 more"
@@ -84,7 +84,7 @@ def test_the_gpu_that_is_reset() -> None:
     assert facts("reset", None, actions.reset.Progress(gpu={"gpu_uuid": "GPU-1"}))["GPU"] == "GPU-1"
 
 
-def test_a_step_under_way_says_when_its_time_is_up() -> None:
+def test_a_running_step_shows_its_deadline() -> None:
     args = actions.drain.Args(seconds=60).to_json()
     step = Step(name="drain", args=args, started_at=AT, state="running")
     assert step_facts.of(step)[0] == ("Time is up", AT + timedelta(minutes=1))
@@ -92,7 +92,7 @@ def test_a_step_under_way_says_when_its_time_is_up() -> None:
     assert step_facts.deadline(Step(name="cordon", started_at=AT, state="running")) is None
 
 
-def test_in_chinese() -> None:
+def test_step_facts_are_shown_in_chinese() -> None:
     with translation.override("zh-hans"):
         assert facts("taint", actions.taint.Args(value="62"))["污点键"] == "kcover.io/unhealthy"
         assert presentation.step_title("drain") == "排空"

@@ -16,7 +16,7 @@ def wait_of(rescue: Rescue) -> waits.Wait | None:
     return waits.of(rescue, list(rescue.steps.all()))
 
 
-def test_a_reboot_waits_as_long_as_the_cluster_says_and_then_a_person_is_asked(person, world: World) -> None:
+def test_a_reboot_shows_how_long_it_waits_and_that_a_person_decides_then(person, world: World) -> None:
     world.fault()
     world.until_reboot_is_asked()
     rescue = world.rescue()
@@ -42,7 +42,7 @@ def drain_step(**more: object) -> Step:
         ("force", {"held_seconds": 30.0}, 630, waits.THEN_OF_DRAIN["force"]),
     ],
 )
-def test_a_drain_says_its_end_and_its_rule_what_follows(
+def test_a_drain_shows_its_deadline_and_what_follows(
     world: World, choice: str, progress: dict[str, object], seconds: int, then: object
 ) -> None:
     rescue = Rescue(cluster=world.cluster, state="waiting")
@@ -50,7 +50,7 @@ def test_a_drain_says_its_end_and_its_rule_what_follows(
     assert waits.of(rescue, [step]) == waits.Wait(world.now + timedelta(seconds=seconds), then)
 
 
-def test_time_that_stands_still_has_no_end(world: World) -> None:
+def test_a_held_wait_has_no_end(world: World) -> None:
     held = drain_step(started_at=world.now, progress={"held_since": world.now.isoformat()})
     assert waits.of(Rescue(cluster=world.cluster, state="waiting"), [held]) is None
     blocked = Rescue(cluster=world.cluster, state="waiting", hold=Rescue.Hold.GUARD)

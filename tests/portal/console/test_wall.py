@@ -76,7 +76,7 @@ def test_a_wall_token_is_no_agent():
     assert Door(wall_token()[1]).call("POST", "reports", b"{}").status in (401, 403)
 
 
-def test_the_wall_dies_with_its_token_its_owner_and_the_owners_role(world: World):
+def test_the_wall_closes_with_its_token_its_owner_and_the_owners_role(world: World):
     now = timezone.now()
     owner = accounts.make_user("ada", password=pools.PASSWORD, role="admin", created_by="test", now=now)
     token, secret = wall_token(owner=owner)
@@ -108,7 +108,7 @@ def test_the_wall_dies_with_its_token_its_owner_and_the_owners_role(world: World
 
 
 @pytest.mark.parametrize("kind", ["viewer", "operator"])
-def test_other_tokens_and_addresses_open_no_wall(world: World, kind: str):
+def test_other_tokens_and_networks_cannot_open_a_wall(world: World, kind: str):
     _, secret = accounts.make_token(kind, created_by="test", now=timezone.now())
     _, elsewhere = wall_token(networks=["192.0.2.0/24"])
     client = Client()
@@ -119,7 +119,7 @@ def test_other_tokens_and_addresses_open_no_wall(world: World, kind: str):
     assert Client(enforce_csrf_checks=True).post("/wall/", {"token": secret}).status_code == 403
 
 
-def test_a_wall_shows_what_its_owner_may_see(now: datetime):
+def test_a_wall_shows_what_its_owner_can_see(now: datetime):
     two = pools.make(now)
     vera, signed_in = pools.bound("vera", "viewer", two.cluster, "red", now)
     for client in (

@@ -116,9 +116,7 @@ def test_web_stores_no_kubeconfig_for_the_engine(both: Cluster, become: Become, 
     assert not Cluster.objects.filter(name="west").exists()
 
 
-def test_a_worker_seals_what_was_pasted_into_a_page_and_no_other_kubeconfig(
-    both: Cluster, become: Become, now: datetime
-) -> None:
+def test_a_worker_seals_only_kubeconfigs_pasted_into_a_page(both: Cluster, become: Become, now: datetime) -> None:
     pasted = kubeconfig.read_pasted(text("pasted")).text
     become("web")
     registry.add("west", actor="test", now=now, by_page=True, kubeconfig=pasted)

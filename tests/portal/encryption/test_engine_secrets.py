@@ -86,7 +86,7 @@ def test_only_the_engine_reads_a_secret_and_only_for_its_server(
     assert refused.value.why.code == "encryption_value_altered"
 
 
-def test_web_changes_what_it_can_check_and_asks_for_the_secret_again(
+def test_web_changes_fields_it_can_check_and_asks_for_the_secret_again(
     stored: None, become: Become, now: datetime
 ) -> None:
     by: dict[str, Any] = {"actor": "user:ann", "reason": "", "now": now}

@@ -24,7 +24,7 @@ def test_each_line_of_the_file_is_a_key(use_keys: KeyFile, first: str, second: s
 
 
 @pytest.mark.parametrize("line", ["a" * 43 + "=", "short", "ÿ" * 44, "kcover", "QUFB" * 11])
-def test_what_is_no_key_is_named_by_its_line(use_keys: KeyFile, first: str, line: str) -> None:
+def test_an_invalid_key_is_named_by_its_line(use_keys: KeyFile, first: str, line: str) -> None:
     use_keys(first, line)
     with pytest.raises(KeysUnusable) as unusable:
         keyring.load()
@@ -72,7 +72,7 @@ def test_a_missing_program_is_named(settings: Any) -> None:
     assert refused() == "encryption_command_failed"
 
 
-def test_one_machine_gets_a_key_of_its_own(tmp_path: Path, settings: Any) -> None:
+def test_one_machine_generates_its_own_key(tmp_path: Path, settings: Any) -> None:
     path = tmp_path / "new" / "key"
     settings.KCOVER_OWN_ENCRYPTION_KEY = path
     [key] = keyring.load()

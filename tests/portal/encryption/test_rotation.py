@@ -42,7 +42,9 @@ def test_rotation_without_a_moment_of_unreadable_secrets(
     assert entry.data == {"key": key.id, "changed": 4}
 
 
-def test_a_second_run_changes_and_records_nothing(east: Cluster, use_keys: KeyFile, first: str, second: str) -> None:
+def test_a_second_rotation_changes_and_records_nothing(
+    east: Cluster, use_keys: KeyFile, first: str, second: str
+) -> None:
     use_keys(second, first)
     run("rotate")
     before = column("kubeconfig")
@@ -58,7 +60,7 @@ def test_plain_values_are_encrypted(east: Cluster) -> None:
     assert Cluster.objects.get().kubeconfig == "token: plain"
 
 
-def test_an_unreadable_secret_stops_neither_the_others_nor_the_report(
+def test_an_unreadable_secret_does_not_stop_the_rotation(
     east: Cluster, use_keys: KeyFile, first: str, second: str
 ) -> None:
     write("decision_secret", column("kubeconfig"))

@@ -30,7 +30,7 @@ def lose_the_key(use_keys: KeyFile) -> None:
     use_keys(keyring.new_key())
 
 
-def test_nothing_is_sent_to_a_channel(channel: Channel, use_keys: KeyFile) -> None:
+def test_a_channel_with_an_unreadable_secret_receives_nothing(channel: Channel, use_keys: KeyFile) -> None:
     lose_the_key(use_keys)
     with pytest.raises(senders.SendError) as failed:
         senders.send(Channel.objects.get(), MESSAGE)
@@ -58,7 +58,7 @@ def test_a_secret_is_refused_while_it_cannot_be_encrypted(channel: Channel, sett
     assert not Channel.objects.filter(name="b").exists()
 
 
-def test_the_decision_system_counts_as_silent(db: None, use_keys: KeyFile) -> None:
+def test_a_decision_system_with_an_unreadable_secret_counts_as_silent(db: None, use_keys: KeyFile) -> None:
     use_keys(keyring.new_key())
     world = World()
     world.cluster.decision_mode, world.cluster.decision_url = "external", "http://127.0.0.1:9/"

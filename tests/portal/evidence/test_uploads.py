@@ -65,7 +65,7 @@ def test_chunks_in_order_make_the_bundle(node: Node) -> None:
     )
 
 
-def test_a_chunk_that_comes_again_or_too_early_stores_nothing(node: Node) -> None:
+def test_a_repeated_or_early_chunk_is_not_stored(node: Node) -> None:
     bundle = asked(node)
     assert take(node, bundle, offset=PIECE) == 0
     take(node, bundle, chunk=CONTENT[:PIECE])
@@ -89,7 +89,7 @@ def test_inv_49_a_bundle_counts_only_with_its_hash(node: Node) -> None:
         take(node, bundle, sha256=wrong)
 
 
-def test_nothing_is_taken_that_was_not_asked_for(node: Node) -> None:
+def test_an_unrequested_bundle_is_refused(node: Node) -> None:
     Node.objects.create(cluster=node.cluster, name="gpu-2", created_at=NOW)
     bundle = asked(node)
     for wrong in ({"sender": "gpu-2"}, {"bundle": uuid.uuid4()}):

@@ -80,7 +80,7 @@ def together(*portals: Portal, seconds: float, every: float = 2.0) -> None:
         assert sum(one.acts() for one in portals) <= 1
 
 
-def test_one_acts_and_the_other_takes_over_after_its_death(two: tuple[Portal, Portal]) -> None:
+def test_one_portal_acts_and_the_other_takes_over_after_its_death(two: tuple[Portal, Portal]) -> None:
     first, second = two
     together(first, second, seconds=action_lease.GRACE_SECONDS - 2)
     assert not first.acts()  # a holder before it may still have a call under way
@@ -103,7 +103,7 @@ def test_one_acts_and_the_other_takes_over_after_its_death(two: tuple[Portal, Po
     assert not first.acts()
 
 
-def test_a_portal_that_leaves_hands_over_at_once_but_for_the_calls_under_way(two: tuple[Portal, Portal]) -> None:
+def test_a_portal_that_leaves_releases_the_lease_after_its_pending_calls(two: tuple[Portal, Portal]) -> None:
     first, second = two
     together(first, second, seconds=90)
     first.election.leave()
@@ -131,7 +131,7 @@ def test_faults_are_decided_again_after_a_renewal_that_came_late(two: tuple[Port
 
 
 @pytest.mark.parametrize("mode", [{"mode": "shadow"}, {"mode": "paused"}, {"acted_on_by": "kcover"}, {"mode": None}])
-def test_a_portal_that_may_not_act_neither_takes_nor_keeps_the_lease(
+def test_a_portal_that_may_not_act_does_not_hold_the_lease(
     two: tuple[Portal, Portal], kube: FakeCluster, mode: dict[str, Any], settings: Any
 ) -> None:
     first, _ = two
@@ -162,7 +162,9 @@ FAILURES = (
 
 
 @pytest.mark.parametrize(("call", "after"), [*itertools.product(CALLS, (False, True))])
-def test_each_call_may_fail_in_each_way(two: tuple[Portal, Portal], kube: FakeCluster, call: str, after: bool) -> None:
+def test_the_election_survives_each_failure_of_each_call(
+    two: tuple[Portal, Portal], kube: FakeCluster, call: str, after: bool
+) -> None:
     """``after``: the API server did it, and its answer was lost."""
     first, second = two
     for failure in FAILURES:
@@ -209,7 +211,7 @@ def test_no_two_act_together_through_a_thousand_rounds_of_trouble(kube: FakeClus
         one.uninstall()
 
 
-def test_without_the_lease_the_portal_runs_in_shadow_and_says_who_acts() -> None:
+def test_without_the_lease_the_portal_runs_in_shadow_and_names_the_holder() -> None:
     world = World(policy=CORDON)
     try:
         set_cluster(world.cluster, {"action_lease": True}, actor="user:root", reason="", now=world.now)
@@ -229,7 +231,7 @@ def test_without_the_lease_the_portal_runs_in_shadow_and_says_who_acts() -> None
         world.uninstall()
 
 
-def test_it_is_off_by_default() -> None:
+def test_the_action_lease_is_off_by_default() -> None:
     assert not Cluster().action_lease
     assert queries.own_mode(Cluster(mode="enforce")) == "enforce"
 

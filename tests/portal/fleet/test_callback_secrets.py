@@ -28,20 +28,20 @@ def _east(db: None, now: datetime) -> None:
     change(FIRST, now)
 
 
-def test_the_previous_one_counts_for_a_day(now: datetime) -> None:
+def test_the_previous_secret_is_accepted_for_a_day(now: datetime) -> None:
     assert accepted(now) == [FIRST]
     change(SECOND, now)
     assert accepted(now + DAY / 2) == [SECOND, FIRST]
     assert accepted(now + DAY) == [SECOND]
 
 
-def test_the_same_one_again_changes_nothing(now: datetime) -> None:
+def test_setting_the_same_secret_again_changes_nothing(now: datetime) -> None:
     change(SECOND, now)
     change(SECOND, now + DAY / 2)
     assert accepted(now + DAY) == [SECOND]
 
 
-def test_a_stolen_one_is_replaced_without_an_overlap(now: datetime) -> None:
+def test_a_stolen_secret_is_replaced_without_an_overlap(now: datetime) -> None:
     change("", now)
     assert accepted(now) == []
     change(SECOND, now)

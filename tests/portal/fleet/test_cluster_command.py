@@ -134,7 +134,7 @@ def test_content_that_is_there_already_wins_over_a_file(kubeconfig: Path) -> Non
         ({}, {"server": "http://api.example.invalid"}, "plain HTTP"),
     ],
 )
-def test_what_may_not_work_from_here_is_warned_of(
+def test_settings_that_may_not_work_here_are_warned_about(
     user: dict[str, Any], cluster: dict[str, Any], warning: str, kubeconfig: Path, settings: Any
 ) -> None:
     settings.KCOVER_KUBECONFIG_COMMANDS = ["aws", "/run/token"]
@@ -185,7 +185,7 @@ def test_a_kubeconfig_that_is_not_there_is_refused() -> None:
         run("add", "east", "--kubeconfig", "/nowhere")
 
 
-def test_in_cluster_needs_no_file_and_the_settings_are_kept() -> None:
+def test_an_in_cluster_registration_needs_no_file_and_keeps_its_settings() -> None:
     words = ("--reboot", "job", "--job-image", "alpine:3", "--job-namespace", "ops", "--mode", "shadow")
     said, _ = run("add", "here", "--in-cluster", *words)
     assert said == "cluster here registered (mode shadow, reboot job)\n"
@@ -207,7 +207,7 @@ def test_in_cluster_needs_no_file_and_the_settings_are_kept() -> None:
         (("remove", "old"), "this deletes 1 nodes of old with their incidents, rescues and tokens"),
     ],
 )
-def test_a_cluster_command_that_cannot_be_met_says_why(words: tuple[str, ...], message: str, now: datetime) -> None:
+def test_an_invalid_cluster_command_names_its_error(words: tuple[str, ...], message: str, now: datetime) -> None:
     old = Cluster.objects.create(name="old", created_at=now)
     Node.objects.create(cluster=old, name="n", created_at=now)
     with pytest.raises(CommandError, match=message):
@@ -215,7 +215,7 @@ def test_a_cluster_command_that_cannot_be_met_says_why(words: tuple[str, ...], m
     assert Cluster.objects.count() == 1
 
 
-def test_a_cluster_is_changed_on_demand_and_keeps_what_is_not_named(kubeconfig: Path) -> None:
+def test_replacing_a_cluster_keeps_settings_that_are_not_named(kubeconfig: Path) -> None:
     run("add", "east", "--in-cluster", "--mode", "approve", "--job-image", "alpine:3")
     run("add", "east", "--replace", "--kubeconfig", write(kubeconfig, config()), "--reboot", "agent")
     row = Cluster.objects.get()
@@ -250,7 +250,7 @@ def answering(request: scripted.Handler) -> None:
     request.reply(200, answers[request.path.partition("?")[0]])
 
 
-def test_a_cluster_that_answers_is_told_of(kubeconfig: Path) -> None:
+def test_a_cluster_that_answers_is_reported_with_its_version_and_nodes(kubeconfig: Path) -> None:
     with scripted.serve(answering) as server:
         clusters = [{"name": "c1", "cluster": {"server": server.url}}]
         said, warned = run_all("add", "east", "--kubeconfig", write(kubeconfig, config(clusters=clusters)))
@@ -308,7 +308,7 @@ def test_programs_and_files_are_refused_unless_they_are_allowed(user: dict[str, 
         ({"proxy-url": "http://10.0.0.1:3128", "tls-server-name": "api"}, {"as": ""}, ""),
     ],
 )
-def test_what_says_where_and_how_to_connect_is_not_dropped(
+def test_connection_settings_that_the_portal_ignores_are_refused(
     cluster: dict[str, Any], user: dict[str, Any], code: str
 ) -> None:
     document = {
@@ -331,7 +331,7 @@ def test_a_stored_kubeconfig_that_runs_a_program_is_not_used(now: datetime) -> N
 
 
 @pytest.mark.parametrize(("token", "code"), [(api_server.ADMIN_TOKEN, 0), (api_server.READER_TOKEN, 0), ("wrong", 1)])
-def test_check_names_what_is_missing_as_the_page_does(token: str, code: int, kubeconfig: Path) -> None:
+def test_check_names_missing_rights_as_the_page_does(token: str, code: int, kubeconfig: Path) -> None:
     with api_server.ApiServer() as server:
         server.put("Node", api_server.node("gpu-1"))
         clusters = [{"name": "c1", "cluster": {"server": server.url}}]

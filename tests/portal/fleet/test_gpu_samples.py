@@ -32,7 +32,7 @@ def samples(node: Node) -> dict[datetime, object]:
     return dict(GpuSample.objects.filter(node=node).values_list("at", "figures"))
 
 
-def test_a_quarter_takes_what_arrived_in_it_and_repeating_it_changes_nothing(node: Node):
+def test_a_quarter_samples_the_results_of_its_time_and_repeating_changes_nothing(node: Node):
     report(node, "ecc", 2, START)
     report(node, "temperature", 41, START + QUARTER - timedelta(microseconds=1))
     report(node, "remapped", 1, START + QUARTER)  # belongs to the next quarter

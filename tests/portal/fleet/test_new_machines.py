@@ -60,7 +60,7 @@ def test_a_node_that_joins_later_is_new(listed: Cluster, now: datetime, later: d
         ({"uid": "u2", "system_uuid": "", "provider_id": ""}, True),
     ],
 )
-def test_another_identity_is_another_machine(
+def test_a_changed_identity_is_another_machine(
     listed: Cluster, now: datetime, later: datetime, change: dict[str, str], new: bool
 ) -> None:
     see(listed, MACHINE, now)

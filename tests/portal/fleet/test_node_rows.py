@@ -123,7 +123,7 @@ def test_an_update_leaves_the_columns_of_others_alone(east: Cluster, now: dateti
     assert (row.unschedulable, row.ready_since, row.labels, row.gpus) == (True, None, {"pool": "a"}, 8)
 
 
-def test_a_heartbeat_writes_nothing(east: Cluster, now: datetime, later: datetime) -> None:
+def test_a_heartbeat_writes_no_row(east: Cluster, now: datetime, later: datetime) -> None:
     follow(east, event(GPU_1, "ADDED"), now=now)
     with CaptureQueriesContext(connection) as captured:
         assert follow(east, event(replace(GPU_1, resource_version="9")), now=later) == []
@@ -131,7 +131,7 @@ def test_a_heartbeat_writes_nothing(east: Cluster, now: datetime, later: datetim
     assert the_row().synced_at == now
 
 
-def test_a_bookmark_asks_for_nothing(east: Cluster, now: datetime) -> None:
+def test_a_bookmark_runs_no_query(east: Cluster, now: datetime) -> None:
     with CaptureQueriesContext(connection) as captured:
         assert follow(east, port.NodeEvent(kind="BOOKMARK", node=None, resource_version="9"), now=now) == []
     assert statements(captured) == 0

@@ -76,7 +76,7 @@ def test_the_mode_of_everything_is_loosened_by_an_admin(now: datetime) -> None:
         {"isolate_before_approval": False},
     ],
 )
-def test_who_must_approve_is_an_admins_setting(east: Cluster, now: datetime, setting: dict[str, Any]) -> None:
+def test_who_must_approve_is_a_setting_of_admins(east: Cluster, now: datetime, setting: dict[str, Any]) -> None:
     assert patch(person("olga", "approver", now), "", setting).status_code == 403
     assert patch(person("ada", "admin", now), "", setting).status_code == 200
 
@@ -91,7 +91,7 @@ def test_fewer_people_with_a_second_factor_loosen(east: Cluster, before: str, af
 
 @pytest.mark.parametrize("before", ["policies", "external", "both"])
 @pytest.mark.parametrize("after", ["policies", "external", "both"])
-def test_an_operator_lets_nobody_else_decide(east: Cluster, now: datetime, before: str, after: str) -> None:
+def test_an_operator_cannot_hand_the_decision_to_others(east: Cluster, now: datetime, before: str, after: str) -> None:
     """Rules that an admin set aside, or a decision system, would act at once."""
     Cluster.objects.update(decision_mode=before)
     answer = patch(person("olga", "operator", now), "", {"decision_mode": after})
@@ -111,7 +111,7 @@ def test_an_operator_lets_nobody_else_decide(east: Cluster, now: datetime, befor
         ("", {"topology": {"pool": "kubernetes.io/hostname"}}, lambda east: bool(east.topology)),
     ],
 )
-def test_a_second_admin_confirms_what_loosens(
+def test_a_second_admin_confirms_loosening_changes(
     east: Cluster, ada: Api, bea: Api, path: str, body: dict[str, Any], read: Any
 ) -> None:
     Cluster.objects.update(second_admin=True, isolate_before_approval=False, decision_mode="external")
@@ -141,7 +141,7 @@ def test_a_resume_in_a_looser_mode_waits(east: Cluster, ada: Api, bea: Api) -> N
         assert "enforce" in (east.mode, Installation.objects.get().mode)
 
 
-def test_what_tightens_is_immediate(east: Cluster, ada: Api) -> None:
+def test_tightening_changes_are_immediate(east: Cluster, ada: Api) -> None:
     Cluster.objects.update(second_admin=True)
     assert patch(ada, "/guards", {"breaker": {"limit": 2}, "floor": {"percent": 90}}).status_code == 200
     assert patch(ada, "", {"mode": "shadow"}).status_code == 200
@@ -150,7 +150,7 @@ def test_what_tightens_is_immediate(east: Cluster, ada: Api) -> None:
     assert not PendingChange.objects.exists()
 
 
-def test_one_admin_is_not_two(east: Cluster, ada: Api, bea: Api) -> None:
+def test_two_accounts_of_one_admin_cannot_confirm(east: Cluster, ada: Api, bea: Api) -> None:
     """Ada sets bea's password and confirms as bea."""
     Cluster.objects.update(second_admin=True)
     change = patch(ada, "", {"mode": "enforce"}).json()["id"]
@@ -161,7 +161,7 @@ def test_one_admin_is_not_two(east: Cluster, ada: Api, bea: Api) -> None:
     assert PendingChange.objects.get().state == "open"
 
 
-def test_a_change_is_of_what_was_seen(east: Cluster, ada: Api, bea: Api) -> None:
+def test_a_change_applies_only_to_the_settings_it_was_requested_for(east: Cluster, ada: Api, bea: Api) -> None:
     Cluster.objects.update(second_admin=True)
     change = patch(ada, "/guards", {"breaker": {"limit": 50}}).json()["id"]
     patch(bea, "/guards", {"breaker": {"limit": 1}})
@@ -169,7 +169,7 @@ def test_a_change_is_of_what_was_seen(east: Cluster, ada: Api, bea: Api) -> None
     assert bea.post(f"changes/{change}/reject", {"reason": "no"}).json()["state"] == "rejected"
 
 
-def test_nobody_confirms_what_somebody_requested_who_may_not_any_more(east: Cluster, ada: Api, bea: Api) -> None:
+def test_a_change_requested_by_a_disabled_admin_cannot_be_confirmed(east: Cluster, ada: Api, bea: Api) -> None:
     Cluster.objects.update(second_admin=True)
     change = patch(ada, "", {"mode": "enforce"}).json()["id"]
     accounts.disable(User.objects.get(username="ada"), actor="user:eve", now=timezone.now())
@@ -202,7 +202,7 @@ def test_secrets_do_not_wait_with_it(east: Cluster, ada: Api) -> None:
     assert not PendingChange.objects.exists()
 
 
-def test_an_operator_confirms_nothing(east: Cluster, ada: Api, now: datetime) -> None:
+def test_an_operator_cannot_confirm_a_change(east: Cluster, ada: Api, now: datetime) -> None:
     Cluster.objects.update(second_admin=True)
     change = patch(ada, "", {"mode": "enforce"}).json()["id"]
     olga = person("olga", "approver", now)

@@ -61,7 +61,7 @@ def test_many_pools_are_not_all_listed(prod: Cluster) -> None:
     assert dict(pools.params)["more"] == 30 - scope_checks.MAX_NAMED_POOLS
 
 
-def test_a_cluster_without_pools_says_so(prod: Cluster) -> None:
+def test_an_unknown_pool_of_a_cluster_without_pools_is_refused_with_that_reason(prod: Cluster) -> None:
     add(prod, "gpu-1")
     assert refusal(prod, pool="a") == ("pool", "cluster_without_pools", {"cluster": "prod", "pool": "a"})
 
@@ -128,7 +128,7 @@ def test_the_database_and_the_core_agree_on_the_nodes_of_a_scope(
     assert scopes.parse(scope.to_json()) == scope
 
 
-def test_unknown_names_of_each_kind_are_told(prod: Cluster) -> None:
+def test_unknown_names_of_each_kind_are_reported(prod: Cluster) -> None:
     add(prod, "a-1", pool="p", labels={RACK: "A", "zone": "z1"})
     add(prod, "a-2", labels={RACK: "B"})
     for selection, names in (

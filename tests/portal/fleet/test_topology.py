@@ -65,9 +65,7 @@ def test_a_node_has_the_domains_that_its_labels_name(east: Cluster, kube: FakeCl
     assert queries.topology_of(node) == {"rack": "r7", "leaf": "s1", "nvlink": "9f.1", "pool": ""}
 
 
-def test_a_watch_that_does_not_know_of_the_change_moves_nobody_back(
-    east: Cluster, kube: FakeCluster, now: datetime
-) -> None:
+def test_a_watch_with_the_old_topology_moves_no_node_back(east: Cluster, kube: FakeCluster, now: datetime) -> None:
     stale = Cluster.objects.get(pk=east.pk)
     set_topology(east, {"pool": KEY}, now)
     kube.cordon("gpu-0")
@@ -92,6 +90,6 @@ def test_new_nodes_and_new_labels_count(east: Cluster, kube: FakeCluster, now: d
         ({"pool": 7}, "topology_key_invalid"),
     ],
 )
-def test_what_is_no_topology_is_refused(topology: Any, code: str, east: Cluster, now: datetime) -> None:
+def test_an_invalid_topology_is_refused(topology: Any, code: str, east: Cluster, now: datetime) -> None:
     with refused(FieldError, code):
         set_topology(east, topology, now)

@@ -115,7 +115,7 @@ def test_inv_02_answers_that_are_lost_after_the_commit_count_nothing_twice(node:
     assert node.counted() == node.written
 
 
-def test_a_portal_that_is_down_for_an_hour_hears_of_everything_once(node: Node) -> None:
+def test_a_portal_that_was_down_for_an_hour_receives_everything_once(node: Node) -> None:
     state = {"how": ""}
     node.agent(fails=lambda: state["how"])
     node.step()
@@ -183,7 +183,7 @@ def test_an_agent_that_lost_its_disk_reads_its_log_again_and_counts_nothing_twic
     assert node.counted() == node.written
 
 
-def test_inv_03_a_clock_that_jumps_loses_and_repeats_nothing(node: Node) -> None:
+def test_inv_03_a_clock_that_jumps_loses_and_repeats_no_line(node: Node) -> None:
     node.agent()
     for jump in (0, 86_400, -86_400, 3, -10, 7_200, -86_400 * 30, 1):
         node.log(code=62)

@@ -44,14 +44,14 @@ def test_readers_of_one_log_count_each_line_once_at_whatever_pace(
 
 
 @given(st.sets(st.integers(0, 30), min_size=1, max_size=15), st.randoms(use_true_random=False))
-def test_the_order_in_which_runs_come_in_changes_nothing(lines: set[int], draw: random.Random) -> None:
+def test_the_order_of_reports_does_not_change_the_count(lines: set[int], draw: random.Random) -> None:
     reported = [*folded(sorted(lines), draw), *folded(sorted(lines), draw)]
     draw.shuffle(reported)
     assert sum(counted(reported)) == len(lines)
 
 
 @given(st.lists(st.builds(Fault, **{k: st.just(v) for k, v in LINE.items()}, sequence=st.integers(0, 500))))
-def test_a_line_after_all_that_was_told_is_never_taken_for_known(faults: list[Fault]) -> None:
+def test_a_line_after_all_known_lines_always_counts_as_new(faults: list[Fault]) -> None:
     latest = -1
     for one, fresh in zip(faults, counted(faults), strict=True):
         assert one.sequence is not None
@@ -59,11 +59,11 @@ def test_a_line_after_all_that_was_told_is_never_taken_for_known(faults: list[Fa
         latest = max(latest, one.sequence)
 
 
-def test_what_has_no_number_counts_each_time() -> None:
+def test_faults_without_a_sequence_number_count_each_time() -> None:
     assert counted([Fault(kind="xid", code=62, count=3)] * 2) == [3, 3]
 
 
-def test_an_agent_that_tells_no_records_is_known_by_the_line_that_it_shows() -> None:
+def test_reports_without_records_are_deduplicated_by_their_line() -> None:
     assert counted([Fault(**LINE, sequence=7, count=3)] * 2) == [3, 0]
 
 

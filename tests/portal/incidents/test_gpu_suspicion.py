@@ -33,7 +33,7 @@ def suspects() -> list[Incident]:
     return list(Incident.objects.filter(kind="other", code="gpu-suspect"))
 
 
-def test_many_programs_on_one_gpu_call_a_person_and_nothing_else(world: World) -> None:
+def test_many_programs_on_one_gpu_open_a_suspicion_for_a_person(world: World) -> None:
     for program in ("alpha", "beta"):
         fails(world, program)
     assert services.suspect_gpus(now=world.now) == 0
@@ -50,7 +50,7 @@ def test_many_programs_on_one_gpu_call_a_person_and_nothing_else(world: World) -
     assert {row.answer for row in programs} == {"none"}
 
 
-def test_one_program_on_many_gpus_is_the_programs_fault(world: World) -> None:
+def test_one_program_on_many_gpus_is_a_fault_of_the_program(world: World) -> None:
     for node in ("gpu-1", "gpu-2", "gpu-3"):
         fails(world, "alpha", node=node)
     for program in ("beta", "gamma"):
@@ -62,7 +62,7 @@ def test_one_program_on_many_gpus_is_the_programs_fault(world: World) -> None:
     assert (found.suspect, found.because.code) == ("program", "program_on_many_gpus")
 
 
-def test_drills_old_faults_and_other_codes_suspect_nobody(world: World) -> None:
+def test_drills_old_faults_and_other_codes_raise_no_suspicion(world: World) -> None:
     for program in ("alpha", "beta", "gamma"):
         fails(world, program, drill=True)
     assert services.suspect_gpus(now=world.now) == 0

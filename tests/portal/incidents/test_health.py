@@ -38,7 +38,7 @@ def incident(node: Node, opened: datetime, *, closed: datetime | None = None, **
     )
 
 
-def test_nothing_against_it(node: Node, now: datetime) -> None:
+def test_a_node_without_findings_is_healthy(node: Node, now: datetime) -> None:
     assert health(node, now) == ("healthy", ["healthy"] * 2, [])
 
 
@@ -47,7 +47,7 @@ def test_an_open_fault_is_the_nodes_and_its_gpus(node: Node, now: datetime) -> N
     assert health(node, now) == ("unhealthy", ["healthy", "unhealthy"], [("fault", "xid 94")])
 
 
-def test_a_check_that_breaks_again_and_again_says_nothing_of_the_node(node: Node, now: datetime) -> None:
+def test_a_check_with_repeated_errors_does_not_change_the_nodes_health(node: Node, now: datetime) -> None:
     CheckResult.objects.create(node=node, name="nvml", status="error", seen_at=now, changed_at=now)
     for minutes, before, status in (
         (13, "pass", "error"),
@@ -61,7 +61,7 @@ def test_a_check_that_breaks_again_and_again_says_nothing_of_the_node(node: Node
     assert health(node, now) == ("healthy", ["healthy"] * 2, [])
 
 
-def test_what_the_agent_would_have_told_again_counts_no_longer(node: Node, now: datetime) -> None:
+def test_a_check_counts_until_the_agents_next_report_is_overdue(node: Node, now: datetime) -> None:
     for name, device in (("gpu", "gpu1"), ("ping", "gone"), ("dcgm", "gpu1 PCIe")):
         CheckResult.objects.create(
             node=node, name=name, device=device, status="fail", seen_at=now - timedelta(hours=25), changed_at=now
@@ -72,7 +72,7 @@ def test_what_the_agent_would_have_told_again_counts_no_longer(node: Node, now: 
     assert reported == ["dcgm gpu1 PCIe", "gpu gpu1", "ping gone"]  # a silent agent tells nothing again
 
 
-def test_a_programs_doing_is_no_fault_of_the_node(node: Node, now: datetime) -> None:
+def test_a_fault_of_a_program_is_no_fault_of_the_node(node: Node, now: datetime) -> None:
     incident(node, now, is_user_fault=True)
     assert health(node, now)[0] == "healthy"
 
@@ -104,14 +104,14 @@ def test_checks_that_fail_and_checks_that_move(node: Node, now: datetime) -> Non
     assert ("flapping", "ping") in health(node, now)[2]
 
 
-def test_silence_is_unknown_and_with_the_clusters_word_unhealthy(node: Node, now: datetime) -> None:
+def test_silence_is_unknown_and_unhealthy_if_the_node_is_not_ready(node: Node, now: datetime) -> None:
     Agent.objects.update(seen_at=now - timedelta(minutes=3))
     assert health(node, now) == ("unknown", ["unknown"] * 2, [("silence", "silent")])
     Node.objects.update(ready=False)
     assert health(node, now)[0] == "unhealthy"
 
 
-def test_inv_34_an_old_word_of_the_cluster_says_nothing(node: Node, now: datetime) -> None:
+def test_inv_34_an_outdated_state_of_the_cluster_is_ignored(node: Node, now: datetime) -> None:
     Node.objects.update(ready=False)
     assert health(node, now)[2] == [("ready", "")]
     Cluster.objects.update(watched_at=now - timedelta(minutes=3))

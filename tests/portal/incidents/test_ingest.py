@@ -44,7 +44,7 @@ def test_an_unchanged_heartbeat_adds_no_row_and_moves_one(deliver: Deliver, now:
     assert CheckResult.objects.get().seen_at == seen
 
 
-def test_what_stays_as_it_is_costs_four_statements_for_any_number_of_nodes(east: Cluster, now: datetime) -> None:
+def test_unchanged_reports_cost_four_statements_for_any_number_of_nodes(east: Cluster, now: datetime) -> None:
     def batch() -> list[services.IncomingReport]:
         full = {"inventory": inventory(), "checks": (check(),)}
         return [incoming(east, report(now=now, node=f"gpu-{n}", **full), at=now) for n in range(50)]
@@ -83,12 +83,12 @@ def test_a_first_result_is_a_move_only_when_it_is_bad(deliver: Deliver, now: dat
     assert set(CheckChange.objects.values_list("before", "name")) == {("", "warn"), ("", "error")}
 
 
-def test_a_check_told_twice_in_one_report_counts_as_told_last(deliver: Deliver, now: datetime) -> None:
+def test_the_last_result_of_a_check_in_one_report_counts(deliver: Deliver, now: datetime) -> None:
     assert counts(deliver(report(now=now, checks=(check("fail"), check("pass"))))) == (2, 0)
     assert CheckResult.objects.get().status == "pass"
 
 
-def test_the_inventory_is_what_was_told_last(deliver: Deliver, now: datetime) -> None:
+def test_the_latest_inventory_replaces_the_one_before(deliver: Deliver, now: datetime) -> None:
     deliver(report(now=now, inventory=inventory(3)))
     kept = set(Gpu.objects.values_list("pk", flat=True))
     deliver(report(now=now, inventory=inventory(2, driver="590.1")))
@@ -152,7 +152,7 @@ def test_a_node_keeps_a_bounded_number_of_results(
     assert devices == ["h1-0", "h1-1", *(f"h2-{n}" for n in range(8))]  # the latest
 
 
-def test_results_that_nobody_tells_again_are_forgotten(deliver: Deliver, now: datetime) -> None:
+def test_results_that_are_no_longer_reported_are_deleted(deliver: Deliver, now: datetime) -> None:
     names = [("ping", "gone"), ("dcgm", ""), ("dcgm", "gpu1 PCIe"), ("dcgm", "gpu7 PCIe"), ("gpumem", "GPU-7")]
     reported = tuple(Check(name=name, status="fail", device=device) for name, device in names)
     deliver(report(now=now, inventory=inventory(2), checks=reported))
@@ -165,7 +165,7 @@ def test_results_that_nobody_tells_again_are_forgotten(deliver: Deliver, now: da
     assert set(CheckResult.objects.values_list("name", "device")) == {("dcgm", ""), ("dcgm", "gpu1 PCIe")}
 
 
-def test_inv_02_a_batch_that_comes_again_changes_nothing(deliver: Deliver, now: datetime) -> None:
+def test_inv_02_a_repeated_batch_changes_nothing(deliver: Deliver, now: datetime) -> None:
     sent = [
         report(xid(), now=now),
         report(now=now, checks=(check("fail"), check(name="power"))),
@@ -185,7 +185,7 @@ def test_inv_02_a_batch_that_comes_again_changes_nothing(deliver: Deliver, now: 
     assert state() == before
 
 
-def test_a_batch_with_faults_is_known_however_many_came_since(deliver: Deliver, now: datetime) -> None:
+def test_a_batch_with_faults_is_recognized_after_many_others(deliver: Deliver, now: datetime) -> None:
     first = report(xid(), now=now)
     deliver(first)
     for _ in range(3 * agent_reports.REMEMBERED_BATCHES):
@@ -273,7 +273,7 @@ def test_inv_02_the_same_batches_at_once_count_once(now: datetime) -> None:
     assert {one.count for one in Incident.objects.all()} == {1}
 
 
-def test_what_is_past_its_time_is_forgotten(deliver: Deliver, now: datetime, settings: pytest.Config) -> None:
+def test_rows_are_deleted_after_their_retention(deliver: Deliver, now: datetime, settings: pytest.Config) -> None:
     settings.KCOVER_KEEP_DAYS = 30
     deliver(report(xid(), now=now, checks=(check("fail"),)))
     deliver(report(xid(62), now=now))

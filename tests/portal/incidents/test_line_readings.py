@@ -55,7 +55,7 @@ def test_a_message_that_is_no_line_has_a_reading_too(deliver: Callable[..., wire
     assert row.line == line_reading.LineReading()
 
 
-def test_what_an_older_portal_writes_is_read_when_it_is_needed(incident: Incident, now: datetime) -> None:
+def test_rows_of_an_older_portal_are_parsed_when_needed(incident: Incident, now: datetime) -> None:
     Incident.objects.update(line_reading={})  # an incident that it opened
     assert is_fatal(incident, now) is False
     Incident.objects.update(line_reading=line_reading.read(LINE).to_json(LINE), message=WORSE)  # one that it changed

@@ -117,7 +117,7 @@ def test_a_report_of_several_kinds_opens_no_more(deliver: Deliver, now: datetime
     assert own() == 100
 
 
-def test_other_nodes_have_bounds_of_their_own(east: Cluster, now: datetime) -> None:
+def test_each_node_has_its_own_bounds(east: Cluster, now: datetime) -> None:
     nodes = [incoming(east, report(*distinct(LIMIT), node=f"gpu-{n}", now=now), at=now) for n in range(2)]
     services.ingest(nodes, now=now)
     assert own() == 2 * LIMIT
@@ -163,7 +163,7 @@ def test_repeated_faults_stay_as_many_distinct_ones(deliver: Deliver, now: datet
     assert (counted().count, distinct_faults(counted())) == (30, 20)
 
 
-def test_more_distinct_faults_than_are_told_apart(deliver: Deliver, now: datetime) -> None:
+def test_distinct_faults_beyond_the_bound_are_counted_together(deliver: Deliver, now: datetime) -> None:
     deliver(report(*distinct(1_000), now=now))
     deliver(report(*distinct(1_000, start=1_000), now=now))
     deliver(report(*distinct(10, start=2_000), now=now))
@@ -183,7 +183,7 @@ def test_closed_incidents_make_room(deliver: Deliver, now: datetime) -> None:
     assert (own(), Incident.objects.filter(kind=OVERFLOW, state="open").count()) == (2, 0)
 
 
-def test_a_new_overflow_incident_counts_anew(deliver: Deliver, now: datetime) -> None:
+def test_a_new_overflow_incident_starts_its_count(deliver: Deliver, now: datetime) -> None:
     deliver(report(*distinct(LIMIT + 10), now=now))
     services.close([counted().pk], because=reasons.of("node_gone"), actor="user:ada", now=now)
     deliver(report(*distinct(3, start=500), now=now))

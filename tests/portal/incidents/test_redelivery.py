@@ -76,7 +76,7 @@ def test_a_line_that_is_less_bad_takes_nothing_back(make):
     assert (incident.severity, incident.is_user_fault, incident.message) == ("fatal", False, XID_149 % "Fatal")
 
 
-def test_a_drill_that_is_worse_does_not_speak_for_what_was_seen(make):
+def test_a_worse_drill_does_not_change_the_severity_of_the_fault(make):
     world = make("")
     for n, word in enumerate(("Nonfatal", "Fatal")):
         message = XID_149 % word

@@ -115,7 +115,7 @@ def describe(cluster: Cluster, gpu_uuid: str, *, boot_id: str, now: datetime) ->
 
 
 @pytest.mark.parametrize("boot_id", ["boot-1", "boot-2"])
-def test_an_inventory_is_of_the_machine_whose_boot_told_it(east: Cluster, now: datetime, boot_id: str) -> None:
+def test_an_inventory_belongs_to_the_machine_of_its_boot(east: Cluster, now: datetime, boot_id: str) -> None:
     see(east, OLD, now)
     describe(east, "GPU-x", boot_id=boot_id, now=now + MINUTE)  # before the watch shows the new machine
     node = see(

@@ -39,7 +39,7 @@ def test_a_thousand_lines_cost_as_many_statements_as_one(world):
     assert Incident.objects.get().count == 1_002
 
 
-def test_lines_of_several_faults_go_to_their_incidents_and_known_ones_add_nothing(world):
+def test_lines_of_several_faults_go_to_their_incidents_and_repeats_add_nothing(world):
     lines = [line(sequence=1), line(48, sequence=2), line(sequence=3), line(sequence=1)]
     for _ in range(2):  # another batch about open incidents is accepted
         answer = world.report(*lines)
@@ -47,7 +47,7 @@ def test_lines_of_several_faults_go_to_their_incidents_and_known_ones_add_nothin
         assert dict(Incident.objects.values_list("code", "count")) == {"62": 2, "48": 1}
 
 
-def test_the_worst_line_of_a_report_is_what_the_incident_says(world):
+def test_an_incident_has_the_severity_of_its_worst_line(world):
     program, fatal = f"{LINK} (0x00000001 0x00000001)", f"{LINK} (0x00000001 0x00000002)"
     world.report(line(144, message=program), line(144, message=fatal), line(144, message=program))
     together = Incident.objects.values("is_user_fault", "severity", "message").get()
@@ -58,7 +58,7 @@ def test_the_worst_line_of_a_report_is_what_the_incident_says(world):
     assert together["message"] == fatal
 
 
-def test_one_real_line_among_drills_makes_it_real(world):
+def test_one_real_line_among_drills_makes_the_incident_real(world):
     world.report(line(message="a", drill=True), line(message="b"), line(message="c", drill=True))
     assert not Incident.objects.get().drill
 
@@ -113,7 +113,7 @@ def test_the_newest_fault_of_a_witness_keeps_its_time(world):
     assert Incident.objects.get().occurrences.filter(witness="", at__gte=reset_at).exists()
 
 
-def test_of_each_boot_a_row_stays_but_rows_stay_bounded(world):
+def test_each_boot_keeps_a_row_within_the_bound(world):
     world.report(line(), boot_id="first")
     for _ in range(2 * occurrences.MAX_ROWS):
         world.report(line(), boot_id="second")

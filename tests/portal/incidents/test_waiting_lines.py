@@ -47,7 +47,7 @@ def report(node: Node, line: Fault, *, boot_id: str = BOOT, wrong: timedelta = t
 
 @pytest.mark.parametrize("wrong", HOURS)
 @pytest.mark.parametrize("seconds", [-30, 30])  # from the person's act
-def test_inv_55_a_line_from_before_a_person_closed_the_fault_opens_nothing(
+def test_inv_55_a_line_from_before_a_person_closed_the_fault_opens_no_incident(
     node: Node, now: datetime, seconds: int, wrong: timedelta
 ) -> None:
     happened, closed = now, now + MINUTE
@@ -64,7 +64,7 @@ def test_inv_55_a_line_from_before_a_person_closed_the_fault_opens_nothing(
 
 @pytest.mark.parametrize("wrong", HOURS)
 @pytest.mark.parametrize("seconds", [-10, 10])  # from the reset
-def test_inv_55_a_line_from_before_a_verified_reset_opens_nothing(
+def test_inv_55_a_line_from_before_a_verified_reset_opens_no_incident(
     node: Node, now: datetime, seconds: int, wrong: timedelta
 ) -> None:
     row, reset = told_by_loki(node, now), now + MINUTE
@@ -83,7 +83,7 @@ def test_inv_55_a_line_from_before_a_verified_reset_opens_nothing(
         {"seen_at": None},
     ],
 )
-def test_what_has_no_certain_time_is_a_fault_of_now(node: Node, now: datetime, line: dict[str, Any]) -> None:
+def test_a_line_without_a_certain_time_is_a_current_fault(node: Node, now: datetime, line: dict[str, Any]) -> None:
     row = told_by_loki(node, now)
     services.close([row.pk], because=reasons.with_why("closed_by", "seen", by="ann"), actor="test", now=now + MINUTE)
     report(node, replace(LINE, **{"seen_at": now, **line}), now=now + 5 * MINUTE)

@@ -70,7 +70,7 @@ def test_failures_that_a_fault_of_the_node_explains_are_no_crash_loop(
 
 
 @pytest.mark.parametrize(("opened", "closed", "wait"), [(299, None, 0), (301, None, 30), (-60, -1, 30), (-60, 1, 0)])
-def test_a_node_explains_what_ended_while_it_was_in_hand(
+def test_a_fault_of_the_node_explains_failures_of_its_time(
     world: JobWorld, opened: int, closed: int | None, wait: int
 ) -> None:
     add_job(world, "llm", "gpu-1")

@@ -140,7 +140,7 @@ def test_a_watch_that_starts_again_counts_nothing_twice(world: JobWorld, watch: 
     assert (Incident.objects.get().count, PodFailure.objects.count()) == (1, 1)
 
 
-def test_a_source_that_is_off_hears_nothing(world: JobWorld, watch: Watch) -> None:
+def test_a_disabled_source_ignores_failed_pods(world: JobWorld, watch: Watch) -> None:
     add_job(world, "llm", "gpu-1")
     Source.objects.filter(kind="pods").update(enabled=False)
     world.kube.fail_container("train", "llm-0")

@@ -138,7 +138,7 @@ def test_a_shipped_pack_touches_no_job_where_job_recovery_forbids_it(sim: SimWor
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_nothing_is_restarted_twice_whatever_a_call_meets(sim: SimWorld, call: str) -> None:
+def test_no_job_is_restarted_twice_whichever_call_fails(sim: SimWorld, call: str) -> None:
     kind, action, match = CALLS[call]
     failures = [(status, after) for status in FAST for after in (False, True)]
     if call in ("pods/delete", "command"):

@@ -66,7 +66,9 @@ def test_a_job_that_keeps_failing_is_no_storm(world: JobWorld, watch: Watch) -> 
         world.now += timedelta(seconds=31)
 
 
-def test_many_faulty_nodes_hold_automation_and_operators_but_not_approvers(world: JobWorld, watch: Watch) -> None:
+def test_many_faulty_nodes_hold_orders_of_automation_and_operators_but_not_of_approvers(
+    world: JobWorld, watch: Watch
+) -> None:
     many_faulty_nodes(world)
     (order,) = fail(world, watch, "llm")
     world.work()
@@ -109,7 +111,7 @@ def test_a_maintenance_window_holds_too(world: JobWorld, watch: Watch) -> None:
     assert world.until_settled(order).state == "done"
 
 
-def test_a_restart_that_has_begun_goes_on(world: JobWorld, watch: Watch) -> None:
+def test_a_restart_that_has_begun_continues(world: JobWorld, watch: Watch) -> None:
     """Half of a job does not run, so a storm that begins meanwhile does not hold it."""
     (order,) = fail(world, watch, "llm")
     world.work()
@@ -118,7 +120,7 @@ def test_a_restart_that_has_begun_goes_on(world: JobWorld, watch: Watch) -> None
     assert world.until_settled(order).state == "done"
 
 
-def test_an_order_that_waits_for_a_person_is_told_and_counted(world: JobWorld, watch: Watch) -> None:
+def test_an_order_that_waits_for_a_person_is_recorded_and_counted(world: JobWorld, watch: Watch) -> None:
     Cluster.objects.update(job_recovery="approve")
     (order,) = fail(world, watch, "llm")
     assert order.state == "held"

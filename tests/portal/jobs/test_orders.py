@@ -37,7 +37,7 @@ def test_a_person_restarts_a_job_as_a_whole(world: JobWorld) -> None:
 
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("call", [1, 2])
-def test_a_worker_that_dies_is_gone_on_from(world: JobWorld, call: int, after: bool) -> None:
+def test_an_order_continues_after_its_worker_died(world: JobWorld, call: int, after: bool) -> None:
     add_job(world, "llm", "gpu-1", "gpu-2")
     worker_kills.kill_at(world.kube, "delete_pod", call=call, after=after)
     order = world.order()
@@ -53,7 +53,7 @@ def test_a_worker_that_dies_is_gone_on_from(world: JobWorld, call: int, after: b
 
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize(("verb", "action"), [("suspend_workload", "stop"), ("label_workload", "restart")])
-def test_a_worker_that_dies_at_another_call_is_gone_on_from(
+def test_an_order_continues_after_its_worker_died_at_another_call(
     world: JobWorld, verb: str, action: str, after: bool
 ) -> None:
     add_job(world, "llm", "gpu-1", protected="job")
@@ -74,7 +74,7 @@ def test_a_worker_that_dies_at_another_call_is_gone_on_from(
     assert "kcover.io/need-recovery" not in left.labels
 
 
-def test_a_job_is_stopped_by_its_own_verb(world: JobWorld) -> None:
+def test_each_kind_of_job_is_stopped_by_its_own_method(world: JobWorld) -> None:
     add_job(world, "llm", "gpu-1")
     order = world.order("stop")
     world.work()
@@ -93,7 +93,7 @@ def test_a_job_is_stopped_by_its_own_verb(world: JobWorld) -> None:
     assert [command["action"] for command in world.kube.objects.list("Command")] == ["AbortJob"]
 
 
-def test_what_is_refused(world: JobWorld) -> None:
+def test_invalid_orders_are_refused(world: JobWorld) -> None:
     with refused(services.JobUnknown, "job_kind_unknown"):
         world.order(kind="Deployment")
     with refused(services.JobUnknown, "job_unknown"):
@@ -140,7 +140,7 @@ def test_a_mode_that_becomes_stricter_holds_the_next_call(world: JobWorld) -> No
     assert (order.state, codes_of(order.because)[0], deleted(world)) == ("running", "paused", [])
 
 
-def test_one_restart_in_30_seconds_whoever_orders_it(world: JobWorld) -> None:
+def test_a_job_is_restarted_once_in_30_seconds(world: JobWorld) -> None:
     add_job(world, "llm", "gpu-1")
     world.until_settled(world.order())
     order = world.order()
@@ -151,7 +151,7 @@ def test_one_restart_in_30_seconds_whoever_orders_it(world: JobWorld) -> None:
     assert deleted(world) == ["llm-0"] * 2
 
 
-def test_a_cluster_that_does_not_answer_is_asked_again_and_then_a_person(world: JobWorld) -> None:
+def test_an_order_is_retried_while_the_cluster_is_silent_and_then_held(world: JobWorld) -> None:
     add_job(world, "llm", "gpu-1")
     order = world.order()
     world.kube.fail("delete_pod", port.Unavailable("down"))
@@ -215,7 +215,7 @@ def test_without_consent_or_with_job_recovery_off_nothing_happens(world: JobWorl
 
 
 @pytest.mark.parametrize(("recovery_mode", "mode"), [("shadow", "enforce"), ("enforce", "shadow")])
-def test_in_shadow_it_is_only_recorded(world: JobWorld, recovery_mode: str, mode: str) -> None:
+def test_in_shadow_mode_an_order_is_only_recorded(world: JobWorld, recovery_mode: str, mode: str) -> None:
     add_job(world, "llm", "gpu-1")
     world.cluster.job_recovery, world.cluster.mode = recovery_mode, mode
     world.cluster.save()
@@ -227,7 +227,7 @@ def test_in_shadow_it_is_only_recorded(world: JobWorld, recovery_mode: str, mode
     assert world.kube.writes == []
 
 
-def test_an_approver_orders_what_job_recovery_asks_for(world: JobWorld) -> None:
+def test_an_approver_orders_the_restart_that_job_recovery_requests(world: JobWorld) -> None:
     add_job(world, "llm", "gpu-1")
     world.cluster.job_recovery = "approve"
     world.cluster.save()

@@ -43,7 +43,7 @@ def test_labels_of_another_namespace_are_seen_at_once_and_all_in_time(world: Job
     assert {call.name for call in world.kube.called("workload")} >= {f"job-{number}" for number in range(40)}
 
 
-def test_a_look_that_is_under_way_is_not_begun_again(world: JobWorld) -> None:
+def test_a_running_look_is_not_begun_again(world: JobWorld) -> None:
     Lease.objects.create(
         name=f"jobs {world.cluster.pk}",
         holder="another",

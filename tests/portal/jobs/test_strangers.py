@@ -36,7 +36,7 @@ def add_stranger(kube: WithOperators, name: str = "stranger", *, owner: str = "a
         kube.objects.merge("Pod", "train", name, {"metadata": {"ownerReferences": [{**old, "uid": "u"}]}})
 
 
-def test_a_pod_that_says_that_the_job_owns_it_consents_to_nothing(world: JobWorld, monkeypatch) -> None:
+def test_a_pod_that_claims_a_job_as_owner_gives_no_consent(world: JobWorld, monkeypatch) -> None:
     """The uid of a job is in each of its pods. Its consent is in the job, or in the template of its pods."""
     watch = Watch(world, monkeypatch)
     add_job(world, "victim", "gpu-1", "gpu-2", protected="")
@@ -53,7 +53,7 @@ def owner(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-def test_a_strangers_failed_pod_restarts_nobodys_job(world: JobWorld, owner: str, monkeypatch) -> None:
+def test_the_failed_pod_of_a_stranger_restarts_no_job(world: JobWorld, owner: str, monkeypatch) -> None:
     watch = Watch(world, monkeypatch)
     add_job(world, "victim", "gpu-1", "gpu-2", protected="")
     world.kube.add_workload("Job", "train", "mine", labels=CONSENT)
@@ -64,7 +64,7 @@ def test_a_strangers_failed_pod_restarts_nobodys_job(world: JobWorld, owner: str
     assert not PodFailure.objects.exists()
 
 
-def test_a_strangers_consent_is_not_the_jobs(world: JobWorld, owner: str) -> None:
+def test_the_consent_of_a_stranger_is_not_the_jobs_consent(world: JobWorld, owner: str) -> None:
     add_job(world, "victim", "gpu-1", protected="")
     add_stranger(world.kube, owner=owner)
     world.kube.label_workload("train", "PyTorchJob", "victim", labels={training_jobs.NEEDS_RECOVERY: "true"})
@@ -81,7 +81,7 @@ def test_a_restart_neither_deletes_nor_awaits_strangers(world: JobWorld, owner: 
     assert sorted(order.restart["pods"]) == ["victim-0", "victim-1"]
 
 
-def test_a_strangers_pod_on_a_faulty_node_restarts_nobodys_job(owner: str) -> None:
+def test_the_pod_of_a_stranger_on_a_faulty_node_restarts_no_job(owner: str) -> None:
     one = World(policy=POLICY, nodes=3, fake=WithOperators)
     try:
         one.cluster.guards = GUARDS
@@ -124,7 +124,7 @@ def test_the_workers_of_a_leader_belong_to_its_set(world: JobWorld) -> None:
 
 
 @pytest.mark.parametrize("parts", [1, 40])
-def test_many_parts_are_read_by_one_list_and_strangers_keep_none_out(world: JobWorld, parts: int) -> None:
+def test_many_parts_are_read_by_one_list_and_strangers_hide_none(world: JobWorld, parts: int) -> None:
     kube = world.kube
     kube.add_workload("JobSet", "train", "set", labels=CONSENT)
     for number in range(parts):

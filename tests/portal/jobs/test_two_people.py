@@ -57,7 +57,7 @@ def test_an_order_waits_until_an_approver_gives_it_too(world: JobWorld, action: 
     assert approved.requested_by == "user:ben"
 
 
-def test_nobody_approves_their_own_order(world: JobWorld) -> None:
+def test_the_requester_cannot_approve_the_own_order(world: JobWorld) -> None:
     """Not by a second account of the same person, nor as the owner of the token that asked."""
     world.order(**ANN, may_approve=True)
     with refused(services.OrderRefused, "job_order_waits"):
@@ -73,7 +73,7 @@ def test_nobody_approves_their_own_order(world: JobWorld) -> None:
     assert world.order(**BEN, may_approve=True).state == "running"
 
 
-def test_nobody_approves_the_order_of_somebody_who_may_not_give_it_any_more(world: JobWorld) -> None:
+def test_the_order_of_a_disabled_account_cannot_be_approved(world: JobWorld) -> None:
     ann = accounts.make_user("ann", password="correct horse battery", role="operator", created_by="x", now=world.now)
     world.order(**ANN)
     accounts.disable(ann, actor="user:eve", now=world.now)
@@ -83,7 +83,7 @@ def test_nobody_approves_the_order_of_somebody_who_may_not_give_it_any_more(worl
     assert deleted(world) == []
 
 
-def test_another_act_is_another_order(world: JobWorld) -> None:
+def test_another_act_replaces_the_order(world: JobWorld) -> None:
     world.order("restart", **ANN)
     assert world.order("stop", **BEN, may_approve=True).state == "held"
     assert states() == ["replaced", "held"]
@@ -149,7 +149,7 @@ def test_a_label_takes_the_place_of_no_order_that_awaits_approval(world: JobWorl
     assert (stop.state, stop.awaits_approval) == ("held", True)
 
 
-def test_the_dry_run_says_that_another_person_is_needed(world: JobWorld) -> None:
+def test_the_dry_run_shows_that_another_person_is_needed(world: JobWorld) -> None:
     about = {"kind": "PyTorchJob", "namespace": "train", "name": "llm", "action": "restart", "now": world.now}
     found = services.preview(world.cluster, **about, people=["user:ann"])
     assert (found.standing.waits, found.held_back) == (True, ())

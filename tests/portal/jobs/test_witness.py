@@ -75,14 +75,14 @@ def test_the_same_rank_may_be_the_program(world: JobWorld, watch: Watch) -> None
     assert accused() == [("gpu-2", False)]
 
 
-def test_two_nodes_or_two_jobs_accuse_nobody(world: JobWorld, watch: Watch) -> None:
+def test_failures_on_two_nodes_or_of_two_jobs_accuse_no_node(world: JobWorld, watch: Watch) -> None:
     add_job(world, "llm", "gpu-1", "gpu-1", "gpu-2")
     attempt(world, watch, "llm-2")
     attempt(world, watch, "llm-1", node="gpu-3")
     assert accused() == []
 
 
-def test_a_job_that_has_not_come_up_accuses_nobody(world: JobWorld, watch: Watch) -> None:
+def test_failures_of_a_job_that_has_not_started_accuse_no_node(world: JobWorld, watch: Watch) -> None:
     add_job(world, "llm", "gpu-1", "gpu-1", "gpu-2")
     for name in ("llm-2", "llm-1"):
         attempt(world, watch, name, others_up=False)
@@ -90,7 +90,7 @@ def test_a_job_that_has_not_come_up_accuses_nobody(world: JobWorld, watch: Watch
     assert not PodFailure.objects.filter(first=True).exists()
 
 
-def test_pods_that_fail_at_the_same_second_accuse_nobody(world: JobWorld, watch: Watch) -> None:
+def test_pods_that_fail_at_the_same_second_accuse_no_node(world: JobWorld, watch: Watch) -> None:
     add_job(world, "llm", "gpu-1", "gpu-3", "gpu-2")
     for name in ("llm-1", "llm-2"):
         world.kube.fail_container("train", name)
@@ -222,7 +222,7 @@ def test_at_most_two_nodes_are_excluded_over_all_restarts(world: JobWorld) -> No
     assert excludes(world) == ()
 
 
-def test_a_closed_accusation_excludes_nothing(world: JobWorld) -> None:
+def test_a_closed_accusation_excludes_no_node(world: JobWorld) -> None:
     templated(world)
     accuse(world, "gpu-2")
     Incident.objects.update(state="closed")

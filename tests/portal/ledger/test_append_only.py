@@ -142,7 +142,7 @@ TAMPERING = {
 
 
 @pytest.mark.parametrize("how", TAMPERING)
-def test_inv_46_verify_finds_what_was_done_to_a_chain(
+def test_inv_46_verify_finds_tampering_with_a_chain(
     chain: list[Entry], how: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tamper, place, index, code = TAMPERING[how]
@@ -168,7 +168,7 @@ def test_inv_46_verify_finds_what_was_done_to_a_chain(
     assert queries.verify("c2").intact
 
 
-def test_verify_says_how_many_hold(chain: list[Entry], capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify_prints_the_number_of_entries(chain: list[Entry], capsys: pytest.CaptureFixture[str]) -> None:
     call_command("ledger", "verify")
     assert capsys.readouterr().out == "c1: 5 entries, intact\nc2: 1 entries, intact\n"
 
@@ -181,7 +181,7 @@ def test_a_long_chain_is_walked_in_pieces(now: datetime, django_assert_max_num_q
         assert queries.verify("c1") == queries.ChainCheck("c1", 1200)
 
 
-def test_entries_made_within_last_stand_in_their_order_at_its_end(now: datetime) -> None:
+def test_entries_recorded_in_a_last_block_are_appended_in_order(now: datetime) -> None:
     with transaction.atomic(), services.last():
         for subject in ("a", "b"):
             services.record("c1", reported(subject), actor="system", now=now)
@@ -197,7 +197,7 @@ def test_entries_made_within_last_stand_in_their_order_at_its_end(now: datetime)
     assert queries.verify("c1").intact
 
 
-def test_entries_made_within_last_fall_with_what_failed(now: datetime) -> None:
+def test_entries_recorded_in_a_last_block_are_rolled_back_with_it(now: datetime) -> None:
     def fail() -> None:
         with transaction.atomic(), services.last():
             services.record("c1", reported("a"), actor="system", now=now)

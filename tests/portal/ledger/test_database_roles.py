@@ -96,7 +96,7 @@ def test_inv_46_the_portals_own_account_cannot_rewrite_the_ledger(application: p
 
 
 @on_postgresql
-def test_inv_46_a_temporary_table_stands_in_for_no_entry(application: psycopg.Connection) -> None:
+def test_inv_46_a_temporary_table_replaces_no_entry(application: psycopg.Connection) -> None:
     """Not even for a role that may create one, as where the owner of the database granted it."""
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         application.execute("CREATE TEMPORARY TABLE mine (x int)")

@@ -253,7 +253,9 @@ def test_inv_46_replay_of_an_approval(db: None, approved: bool, capsys: pytest.C
         world.uninstall()
 
 
-def test_inv_46_replay_of_a_yes_in_the_middle_and_of_one_of_two(db: None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_inv_46_replay_of_an_approval_in_the_middle_and_of_one_of_two(
+    db: None, capsys: pytest.CaptureFixture[str]
+) -> None:
     two = "approval: {required: true, approvers: 2, expires: 1h}"
     world = World(
         policy=HEAL.replace("rescue.ksyun.com", "kcover.io").replace("priority: 10", f"priority: 10\n      {two}")
@@ -307,7 +309,7 @@ def test_inv_46_a_row_that_was_changed_behind_the_ledger_is_found(db: None, caps
         world.uninstall()
 
 
-def test_a_rescue_whose_row_is_gone_is_replayed_all_the_same(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_rescue_whose_row_is_gone_is_replayed(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     heal(world)
     rescue = world.rescue().pk
     world.cluster.delete()
@@ -325,7 +327,7 @@ def equals_its_row(rescue: Rescue, capsys: pytest.CaptureFixture[str]) -> bool:
 
 
 @pytest.mark.parametrize("word", ["done", "failed", "taken over", "taken over and skipped", "given"])
-def test_inv_46_replay_of_a_node_that_was_given_away(
+def test_inv_46_replay_of_a_node_that_was_handed_over(
     db: None, word: str, settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings.KCOVER_PUBLIC_URL = "https://portal.example"
@@ -432,7 +434,7 @@ class Teleported(audit.RescueAct, verb="rescue.teleported"):
 del audit.REGISTRY["rescue.teleported"]
 
 
-def test_inv_46_an_act_that_is_not_known_is_not_guessed_at(world: World) -> None:
+def test_inv_46_an_unknown_act_is_not_guessed(world: World) -> None:
     half_way(world)
     rescue = world.rescue()
     ledger.record("c1", Teleported(rescue=rescue.pk, node=NODE), actor="system", now=world.now)

@@ -78,7 +78,7 @@ def rsa_key() -> bytes:
 
 
 @pytest.mark.parametrize("content", [None, b"", b"no key", rsa_key()])
-def test_what_is_no_key_is_said_and_the_public_keys_stay(path: Path, content: bytes | None) -> None:
+def test_an_invalid_key_is_refused_and_the_public_keys_stay(path: Path, content: bytes | None) -> None:
     key_id = signatures.create_key(path)
     old = signatures.sign(DOCUMENT)
     path.unlink()
@@ -104,7 +104,7 @@ def test_the_command_makes_and_rotates(path: Path, capsys: pytest.CaptureFixture
         call_command("ledger", "key", path=Path("/proc/kcover/key.pem"))
 
 
-def test_one_machine_makes_its_key_at_the_first_start_only(path: Path, settings) -> None:
+def test_one_machine_creates_its_key_at_the_first_start_only(path: Path, settings) -> None:
     signing_key.ensure()
     assert not path.exists(), "a configured key is never made up"
     settings.VAR_DIR = path.parent
@@ -123,7 +123,7 @@ def test_a_deployment_without_a_key_is_warned(path: Path) -> None:
 
 
 @pytest.mark.django_db
-def test_who_is_signed_in_reads_the_public_keys(path: Path, django_user_model) -> None:
+def test_a_signed_in_person_reads_the_public_keys(path: Path, django_user_model) -> None:
     client = Client()
     assert client.get("/api/v1/ledger/keys").status_code == 401
     client.force_login(django_user_model.objects.create_user("ann", is_superuser=True))

@@ -109,7 +109,7 @@ def test_the_password_is_given_again_where_it_would_go_elsewhere(cluster: Cluste
         ({"password": "a\nb"}, ("password", "driver_credential_invalid")),
     ],
 )
-def test_what_is_refused(cluster: Cluster, more: dict[str, Any], refusal: tuple[str, str]) -> None:
+def test_invalid_redfish_settings_are_refused(cluster: Cluster, more: dict[str, Any], refusal: tuple[str, str]) -> None:
     assert refused_field(cluster, **more) == refusal
     assert not Driver.objects.exists()
     assert not Entry.objects.exists()
@@ -125,7 +125,7 @@ def test_what_is_refused(cluster: Cluster, more: dict[str, Any], refusal: tuple[
         ({"settings": {"table": "gpu-1 https://one.example"}}, ("settings/table", "driver_setting_unknown")),
     ],
 )
-def test_what_is_refused_of_a_webhook(cluster: Cluster, more: dict[str, Any], refusal: tuple[str, str]) -> None:
+def test_invalid_webhook_settings_are_refused(cluster: Cluster, more: dict[str, Any], refusal: tuple[str, str]) -> None:
     given = {"url": "https://cloud.example/", "password": "x" * 16, "settings": {}, **more}
     with pytest.raises(FieldError) as refused:
         services.DRIVERS.make(Driver(name="cloud", kind="webhook", cluster=cluster), given, actor="user:ann", now=NOW)
@@ -146,7 +146,7 @@ def test_what_is_refused_of_a_webhook(cluster: Cluster, more: dict[str, Any], re
         ({"password": "é" * 11}, ("password", "driver_ipmi_credential")),
     ],
 )
-def test_what_is_refused_of_ipmi(cluster: Cluster, more: dict[str, Any], refusal: tuple[str, str]) -> None:
+def test_invalid_ipmi_settings_are_refused(cluster: Cluster, more: dict[str, Any], refusal: tuple[str, str]) -> None:
     given = {"url": "ipmi://{node}-bmc.example", "username": "u", "password": "p", "settings": {}, **more}
     with pytest.raises(FieldError) as refused:
         services.DRIVERS.make(Driver(name="bmc", kind="ipmi", cluster=cluster), given, actor="user:ann", now=NOW)

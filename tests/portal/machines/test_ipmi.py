@@ -50,7 +50,7 @@ def test_a_machine_is_seen_and_switched_off_and_on() -> None:
         assert bmc.stop() == ["off", "on"]
 
 
-def test_a_wrong_password_is_lasting_and_switches_nothing() -> None:
+def test_a_wrong_password_is_a_lasting_error_and_switches_nothing() -> None:
     with bmc_server.running("plain", UUID) as bmc:
         machine = machine_at(bmc.url, password="wrong")
         with pytest.raises(Unreadable) as refused:
@@ -77,7 +77,7 @@ def test_a_machine_that_was_swapped_since_the_look_is_not_switched() -> None:
         ("no_response", (False, True, False), "ipmi_answered"),
     ],
 )
-def test_a_request_is_sent_once_and_its_answer_says_what_is_known(
+def test_a_request_is_sent_once_and_its_result_is_classified(
     mode: str, expected: tuple[bool, bool, bool], code: str
 ) -> None:
     with bmc_server.running(mode, UUID) as bmc:
@@ -117,7 +117,7 @@ def test_silence_ends_at_the_deadline_and_leaves_no_process(udp: socket.socket) 
         b"\x06\x00\xff\x07" + bytes(range(64)),
     ],
 )
-def test_garbage_is_an_answer_that_says_nothing(udp: socket.socket, answer: bytes) -> None:
+def test_an_invalid_response_is_unreadable(udp: socket.socket, answer: bytes) -> None:
     def reply() -> None:
         udp.settimeout(5)
         while True:
@@ -132,7 +132,7 @@ def test_garbage_is_an_answer_that_says_nothing(udp: socket.socket, answer: byte
         ipmi.look(machine_at(url_of(udp), seconds=1))
 
 
-def test_a_blocked_address_gets_nothing(udp: socket.socket, settings: Any) -> None:
+def test_a_blocked_address_receives_no_packet(udp: socket.socket, settings: Any) -> None:
     settings.KCOVER_OUTGOING_HOSTS = ()
     with pytest.raises(Unreadable) as blocked:
         ipmi.look(machine_at(url_of(udp)))

@@ -91,7 +91,7 @@ def test_a_real_service_refuses_a_wrong_password(emulator: str) -> None:
     assert (code_of(refused.value.reason.to_json()), refused.value.lasting) == ("host_answered", True)
 
 
-def test_of_several_systems_one_must_be_named(emulator: str) -> None:
+def test_one_of_several_systems_must_be_named(emulator: str) -> None:
     with pytest.raises(Unreadable) as refused:
         redfish.look(machine_at(emulator))
     assert code_of(refused.value.reason.to_json()) == "redfish_systems"
@@ -103,7 +103,7 @@ def test_the_identity_is_read(controller: Controller) -> None:
 
 
 @pytest.mark.parametrize("state", ["PoweringOff", None, 7, ["On"]])
-def test_any_other_power_is_unknown(controller: Controller, state: Any) -> None:
+def test_any_other_power_state_is_unknown(controller: Controller, state: Any) -> None:
     controller.power = state
     assert redfish.look(machine_at(controller.url)).power is Power.OTHER
 
@@ -128,13 +128,13 @@ def test_a_link_to_anywhere_else_is_not_followed(controller: Controller, link: A
 
 
 @pytest.mark.parametrize("document", [[], "text", {"Systems": 3}, {"Systems": {"@odata.id": SYSTEMS, "Members": 1}}])
-def test_what_is_not_redfish_is_refused(controller: Controller, document: Any) -> None:
+def test_a_response_that_is_not_redfish_is_refused(controller: Controller, document: Any) -> None:
     controller.documents = {"/redfish/v1/": document, SYSTEMS: {"Members": 3}}
     with pytest.raises(Unreadable):
         redfish.look(machine_at(controller.url))
 
 
-def test_a_service_that_does_not_offer_the_request_is_not_asked(controller: Controller) -> None:
+def test_an_unsupported_reset_type_is_not_requested(controller: Controller) -> None:
     controller.kinds = ["GracefulShutdown", "On"]
     machine = machine_at(controller.url)
     switched = redfish.switch(machine, redfish.look(machine), Power.OFF)

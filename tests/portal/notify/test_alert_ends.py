@@ -22,9 +22,7 @@ pytestmark = pytest.mark.django_db
 Delivered = Callable[..., list[Any]]
 
 
-def test_an_end_that_arrives_late_ends_nothing_that_was_opened_since(
-    world: World, receiver: Receiver, delivered: Delivered
-):
+def test_a_late_end_does_not_end_an_alert_opened_since(world: World, receiver: Receiver, delivered: Delivered):
     pager(world, receiver, "automation.paused")
     receiver.statuses = [202, 400, 202]
     for act in (pause, go_on, pause):
@@ -39,7 +37,7 @@ def test_an_end_that_arrives_late_ends_nothing_that_was_opened_since(
 
 
 @pytest.mark.parametrize("looks", [1, 2, 3])
-def test_what_opens_again_before_its_end_was_sent_is_another_page(
+def test_an_event_that_reopens_before_its_end_was_sent_is_another_page(
     world: World, receiver: Receiver, delivered: Delivered, looks: int
 ):
     """However many looks the news of one message comes in."""
@@ -58,7 +56,7 @@ def test_what_opens_again_before_its_end_was_sent_is_another_page(
     assert Alert.objects.get().page == last
 
 
-def test_an_alike_one_that_comes_after_the_end_is_another_page(db: None, receiver: Receiver):
+def test_a_similar_event_after_the_end_is_another_page(db: None, receiver: Receiver):
     world = World(nodes=2, policy="")
     services.sweep(now=world.now)
     pager(world, receiver, *FAULTS)
@@ -77,7 +75,7 @@ def test_an_alike_one_that_comes_after_the_end_is_another_page(db: None, receive
 
 
 @pytest.mark.parametrize("looks", [1, 2])
-def test_what_comes_once_somebody_is_at_an_alike_one_wakes_by_itself(db: None, receiver: Receiver, looks: int):
+def test_a_new_similar_event_pages_separately_after_an_approval(db: None, receiver: Receiver, looks: int):
     world = World(nodes=2, policy=APPROVE)
     services.sweep(now=world.now)
     pager(world, receiver, *FAULTS)
@@ -97,7 +95,7 @@ def test_what_comes_once_somebody_is_at_an_alike_one_wakes_by_itself(db: None, r
     world.uninstall()
 
 
-def test_a_pager_that_is_down_for_hours_learns_of_the_end_and_of_what_is_new(
+def test_a_pager_that_was_down_for_hours_receives_the_end_and_new_events(
     world: World, receiver: Receiver, delivered: Delivered
 ):
     pager(world, receiver, *FAULTS)
@@ -120,7 +118,7 @@ def test_a_pager_that_is_down_for_hours_learns_of_the_end_and_of_what_is_new(
     assert set(Delivery.objects.values_list("state", flat=True)) == {"sent"}
 
 
-def test_and_is_given_up_after_a_day(world: World, receiver: Receiver, delivered: Delivered):
+def test_a_delivery_to_a_pager_is_given_up_after_a_day(world: World, receiver: Receiver, delivered: Delivered):
     pager(world, receiver, *FAULTS)
     world.fault(79)
     receiver.statuses = [502]
@@ -134,7 +132,7 @@ def test_and_is_given_up_after_a_day(world: World, receiver: Receiver, delivered
     assert Delivery.objects.get().state == "failed"
 
 
-def test_an_end_that_is_read_after_days_still_ends_the_page_and_is_nobody_elses_news(
+def test_an_end_that_is_days_old_resolves_its_page_and_notifies_no_other_channel(
     world: World, receiver: Receiver, channel: Channel, delivered: Delivered
 ):
     pager(world, receiver, *FAULTS)
@@ -149,7 +147,7 @@ def test_an_end_that_is_read_after_days_still_ends_the_page_and_is_nobody_elses_
     assert not Alert.objects.exists()
 
 
-def test_what_ends_while_the_pager_is_switched_off_holds_no_page_open_afterwards(db: None, receiver: Receiver):
+def test_an_event_that_ends_while_the_pager_is_disabled_leaves_no_page_open(db: None, receiver: Receiver):
     world = World(nodes=2, policy="")
     services.sweep(now=world.now)
     row = pager(world, receiver, *FAULTS)
@@ -175,9 +173,7 @@ def test_what_ends_while_the_pager_is_switched_off_holds_no_page_open_afterwards
     world.uninstall()
 
 
-def test_what_was_given_up_and_is_over_since_pages_nobody_when_it_is_tried_again(
-    world: World, receiver: Receiver, delivered: Delivered
-):
+def test_a_retried_delivery_pages_no_event_that_has_ended_since(world: World, receiver: Receiver, delivered: Delivered):
     pager(world, receiver, *FAULTS)
     world.fault(79)
     receiver.statuses = [400, 202]
@@ -190,7 +186,7 @@ def test_what_was_given_up_and_is_over_since_pages_nobody_when_it_is_tried_again
     assert codes.code_of(Delivery.objects.earliest("pk").because) == "no_events"
 
 
-def test_what_ends_is_told_even_where_no_route_asks_any_more(world: World, receiver: Receiver, delivered: Delivered):
+def test_the_end_of_an_alert_is_sent_after_its_route_is_deleted(world: World, receiver: Receiver, delivered: Delivered):
     row = pager(world, receiver, *FAULTS)
     world.fault(79)
     delivered()
@@ -201,7 +197,7 @@ def test_what_ends_is_told_even_where_no_route_asks_any_more(world: World, recei
     assert [action for action, _ in came(receiver)] == ["trigger", "resolve"]
 
 
-def test_a_storm_of_left_out_ones_never_leaves_out_an_end(
+def test_a_storm_of_omitted_events_omits_no_end(
     world: World, receiver: Receiver, delivered: Delivered, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("kcover_portal.notify.services.collect.MAX_NOTICES", 2)

@@ -82,7 +82,7 @@ def test_a_fault_is_an_alert_until_its_incident_is_closed(world: World, receiver
     assert (Alert.objects.count(), row.trouble) == (0, {})
 
 
-def test_alike_faults_are_an_alert_each_as_alertmanager_groups_them(db: None, receiver: Receiver):
+def test_similar_faults_are_separate_alerts_for_alertmanager(db: None, receiver: Receiver):
     world = World(nodes=3, policy="")
     services.sweep(now=world.now)
     alertmanager(world, receiver, *FAULTS)
@@ -97,7 +97,7 @@ def test_alike_faults_are_an_alert_each_as_alertmanager_groups_them(db: None, re
     world.uninstall()
 
 
-def test_what_ends_while_it_is_repeated_stays_ended(
+def test_an_alert_that_ends_during_a_repetition_stays_ended(
     world: World, receiver: Receiver, delivered: Delivered, monkeypatch: pytest.MonkeyPatch
 ):
     """The end may overtake the repetition, which would let the alert fire again."""
@@ -118,7 +118,7 @@ def test_what_ends_while_it_is_repeated_stays_ended(
     assert [at for _, _, at in came(receiver)][-1] == world.now.isoformat()
 
 
-def test_the_word_of_a_rule_lasts_an_hour(world: World, receiver: Receiver):
+def test_a_notice_of_a_rule_lasts_an_hour(world: World, receiver: Receiver):
     alertmanager(world, receiver, "rescue.failed")
     policies.delete("heal", author="test", reason="", now=world.now)
     word = CORDON.replace(

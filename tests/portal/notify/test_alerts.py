@@ -46,7 +46,7 @@ def test_a_fault_pages_once_and_its_end_resolves_the_page(world: World, receiver
     assert [one.state for one in Delivery.objects.all()] == ["sent", "sent"]
 
 
-def test_opsgenie_is_told_alike(world: World, receiver: Receiver, delivered: Delivered):
+def test_opsgenie_receives_the_opening_and_the_end_too(world: World, receiver: Receiver, delivered: Delivered):
     pager(world, receiver, *FAULTS, service="opsgenie")
     receiver.statuses = [202]
     world.fault(79)
@@ -60,7 +60,7 @@ def test_opsgenie_is_told_alike(world: World, receiver: Receiver, delivered: Del
     assert [codes.code_of(one.because) for one in Delivery.objects.all()] == ["answered", "answered"]
 
 
-def test_an_end_of_what_was_never_told_is_not(world: World, receiver: Receiver, delivered: Delivered):
+def test_the_end_of_an_unsent_alert_is_not_sent(world: World, receiver: Receiver, delivered: Delivered):
     world.fault(79)
     services.sweep(now=world.now)
     pager(world, receiver, *FAULTS)
@@ -70,7 +70,7 @@ def test_an_end_of_what_was_never_told_is_not(world: World, receiver: Receiver, 
     assert not Delivery.objects.exists()
 
 
-def test_what_is_over_before_it_is_told_wakes_nobody(world: World, receiver: Receiver, delivered: Delivered):
+def test_an_event_that_ended_before_it_was_sent_pages_no_person(world: World, receiver: Receiver, delivered: Delivered):
     pager(world, receiver, *FAULTS)
     world.fault(79)
     services.sweep(now=world.now)
@@ -83,7 +83,7 @@ def test_what_is_over_before_it_is_told_wakes_nobody(world: World, receiver: Rec
     assert len(receiver.asked) == 1
 
 
-def test_alike_ones_are_one_page_that_is_over_when_all_are(db: None, receiver: Receiver):
+def test_similar_faults_are_one_page_that_ends_with_the_last(db: None, receiver: Receiver):
     world = World(nodes=6, policy="")
     services.sweep(now=world.now)
     pager(world, receiver, *FAULTS)
@@ -109,9 +109,7 @@ def test_alike_ones_are_one_page_that_is_over_when_all_are(db: None, receiver: R
     world.uninstall()
 
 
-def test_a_question_is_resolved_by_its_answer_and_the_fault_is_somebodys(
-    world: World, receiver: Receiver, delivered: Delivered
-):
+def test_an_approval_resolves_the_request_and_the_fault(world: World, receiver: Receiver, delivered: Delivered):
     pager(world, receiver, "approval.waiting", *FAULTS)
     policies.delete("heal", author="test", reason="", now=world.now)
     policies.apply(APPROVE, author="test", reason="", now=world.now)
@@ -126,7 +124,7 @@ def test_a_question_is_resolved_by_its_answer_and_the_fault_is_somebodys(
     assert answered.startswith("Approval answered: xid 62 · gpu-1 · c1 – user:bo: go on")
 
 
-def test_the_first_of_two_yeses_resolves_nothing(world: World, receiver: Receiver, delivered: Delivered):
+def test_the_first_of_two_approvals_resolves_nothing(world: World, receiver: Receiver, delivered: Delivered):
     pager(world, receiver, "approval.waiting")
     scenes.a_question_for_two(world, APPROVE)
     delivered()
@@ -138,9 +136,7 @@ def test_the_first_of_two_yeses_resolves_nothing(world: World, receiver: Receive
     assert [action for action, _ in came(receiver)] == ["trigger", "resolve"]
 
 
-def test_a_question_that_nobody_answers_ends_as_a_call_for_a_person(
-    world: World, receiver: Receiver, delivered: Delivered
-):
+def test_an_expired_approval_request_opens_a_call_for_a_person(world: World, receiver: Receiver, delivered: Delivered):
     pager(world, receiver, "approval.waiting", "rescue.human")
     policies.delete("heal", author="test", reason="", now=world.now)
     policies.apply(APPROVE, author="test", reason="", now=world.now)
@@ -189,7 +185,7 @@ def test_a_pause_is_over_when_automation_goes_on(world: World, receiver: Receive
     assert len(set(came(receiver))) == 4
 
 
-def test_the_word_of_a_rule_pages_by_itself(world: World, receiver: Receiver):
+def test_a_notice_of_a_rule_pages_separately(world: World, receiver: Receiver):
     row = pager(world, receiver, "rescue.failed")
     policies.delete("heal", author="test", reason="", now=world.now)
     word = CORDON.replace(
@@ -207,7 +203,7 @@ def test_the_word_of_a_rule_pages_by_itself(world: World, receiver: Receiver):
     assert codes.code_of(world.step("notify").progress["result"]["because"]) == "notify_delivered"
 
 
-def test_reading_the_same_news_again_changes_nothing(world: World, receiver: Receiver, delivered: Delivered):
+def test_reading_the_same_events_again_changes_nothing(world: World, receiver: Receiver, delivered: Delivered):
     pager(world, receiver, *FAULTS)
     world.fault(79)
     delivered()
@@ -263,7 +259,7 @@ def test_a_worker_that_dies_pages_again_under_the_same_name_only(
     assert Delivery.objects.get().state == "sent"
 
 
-def test_one_event_that_is_refused_keeps_the_others_from_nobody(world: World, receiver: Receiver, delivered: Delivered):
+def test_one_refused_event_does_not_delay_the_others(world: World, receiver: Receiver, delivered: Delivered):
     pager(world, receiver, *FAULTS)
     world.fault(79)
     world.fault(48)
@@ -282,7 +278,7 @@ def test_one_event_that_is_refused_keeps_the_others_from_nobody(world: World, re
     assert delivery.state == "sent"
 
 
-def test_more_events_than_there_is_time_for_go_on_where_they_stopped(
+def test_events_beyond_the_time_limit_are_sent_from_where_it_stopped(
     world: World, receiver: Receiver, delivered: Delivered, monkeypatch: pytest.MonkeyPatch
 ):
     pager(world, receiver, *FAULTS)
@@ -303,7 +299,7 @@ def test_more_events_than_there_is_time_for_go_on_where_they_stopped(
     assert len(set(came(receiver))) == len(receiver.asked) == 3
 
 
-def test_a_test_pages_and_is_left_to_whoever_reads_it(world: World, receiver: Receiver):
+def test_a_test_pages_and_is_left_open(world: World, receiver: Receiver):
     row = pager(world, receiver, "rescue.failed", language="zh-hans")
     receiver.statuses = [202]
     delivery = services.test(row, actor="user:anna", now=world.now)

@@ -54,7 +54,7 @@ def together(act: Callable[[], object]) -> None:
         list(pool.map(run, range(TOGETHER)))
 
 
-def test_each_event_is_told_once_and_each_message_sent_once(busy: World, receiver: Receiver):
+def test_concurrent_sweeps_record_each_event_once_and_send_each_message_once(busy: World, receiver: Receiver):
     together(lambda: services.sweep(now=busy.now))
     services.sweep(now=busy.now)
     assert Delivery.objects.count() == 1
@@ -70,7 +70,7 @@ def test_each_event_is_told_once_and_each_message_sent_once(busy: World, receive
     assert codes.code_of(busy.step("notify").progress["result"]["because"]) == "notify_delivered"
 
 
-def test_what_comes_while_a_message_is_claimed_is_in_it_or_in_the_next(busy: World, receiver: Receiver):
+def test_an_event_during_a_claim_is_in_this_message_or_the_next(busy: World, receiver: Receiver):
     services.sweep(now=busy.now)
     busy.now += timedelta(seconds=61)
     (delivery,) = Delivery.objects.all()

@@ -62,7 +62,7 @@ def test_a_fault_and_its_rescue_are_one_signed_message(
     assert (channel.sent_at, channel.trouble) == (world.now, {})
 
 
-def test_it_is_told_once_however_often_one_looks(world: World, channel: Channel, delivered: Delivered):
+def test_repeated_sweeps_record_each_event_once(world: World, channel: Channel, delivered: Delivered):
     world.fault(62)
     world.work()
     for _ in range(3):
@@ -86,7 +86,9 @@ def test_the_whole_story_of_a_healed_node(world: World, channel: Channel, delive
     }
 
 
-def test_a_question_and_its_answer(world: World, channel: Channel, delivered: Delivered, settings: Any):
+def test_an_approval_request_and_its_answer_are_notified(
+    world: World, channel: Channel, delivered: Delivered, settings: Any
+):
     settings.KCOVER_PUBLIC_URL = "https://portal.example"
     world.uninstall()
     Notice.objects.all().delete()
@@ -135,7 +137,9 @@ def test_a_storm_of_three_hundred_is_one_message(world: World, channel: Channel,
 
 @pytest.mark.parametrize("language", ["en", "zh-hans"])
 @pytest.mark.parametrize("trait", guards.TRAITS)
-def test_a_storm_says_its_sentence(world: World, channel: Channel, delivered: Delivered, trait: str, language: str):
+def test_a_storm_is_notified_with_its_symptom(
+    world: World, channel: Channel, delivered: Delivered, trait: str, language: str
+):
     services.CHANNELS.change(channel, {"language": language}, actor="test", reason="", now=world.now)
     symptom = guards.Symptom(trait=trait, kind="xid" if trait == "code" else "", value="79", nodes=3)
     storm, _opened = record_faults.keep_storm(world.cluster, symptom, nodes=["gpu-1"], now=world.now)
@@ -156,7 +160,7 @@ def test_a_storm_says_its_sentence(world: World, channel: Channel, delivered: De
     assert document["lines"][0].partition(" – ")[2].startswith(sentence)
 
 
-def test_of_more_than_can_be_kept_the_number_is_told(
+def test_events_beyond_the_limit_are_counted_in_the_message(
     world: World, channel: Channel, delivered: Delivered, monkeypatch: Any
 ):
     monkeypatch.setattr("kcover_portal.notify.services.collect.MAX_NOTICES", 3)
@@ -167,9 +171,7 @@ def test_of_more_than_can_be_kept_the_number_is_told(
     assert document["lines"][-1] == "and 2 more"
 
 
-def test_messages_keep_their_distance_and_what_comes_meanwhile_gathers(
-    world: World, channel: Channel, delivered: Delivered
-):
+def test_messages_keep_their_interval_and_events_gather_meanwhile(world: World, channel: Channel, delivered: Delivered):
     world.fault(62)
     assert len(delivered(10)) == 1
     for _ in range(5):
@@ -194,7 +196,7 @@ def test_a_pause_a_resume_and_a_changed_mode(world: World, channel: Channel, del
     }
 
 
-def test_a_fault_that_comes_back_too_often_is_told_to_a_person_once(db: None, receiver: Receiver):
+def test_a_recurring_fault_calls_a_person_once(db: None, receiver: Receiver):
     world = World()
     services.sweep(now=world.now)
     row = make_channel(receiver, now=world.now)
@@ -210,7 +212,7 @@ def test_a_fault_that_comes_back_too_often_is_told_to_a_person_once(db: None, re
     world.uninstall()
 
 
-def test_a_tripped_breaker_is_told_once_a_window(db: None, receiver: Receiver):
+def test_a_tripped_breaker_is_notified_once_a_window(db: None, receiver: Receiver):
     world = World(nodes=6, policy=CORDON)
     services.sweep(now=world.now)
     row = make_channel(receiver, now=world.now)
@@ -240,7 +242,7 @@ def test_a_tripped_breaker_is_told_once_a_window(db: None, receiver: Receiver):
     world.uninstall()
 
 
-def test_a_programs_fault_goes_only_where_it_is_asked_for(world: World, receiver: Receiver, delivered: Delivered):
+def test_the_fault_of_a_program_is_sent_only_to_routes_for_it(world: World, receiver: Receiver, delivered: Delivered):
     row = make_channel(receiver, now=world.now)
     services.make_route(row, kinds=["incident.opened", "incident.closed"], actor="test", now=world.now)
     world.fault(31)
@@ -261,7 +263,7 @@ def test_only_the_routes_cluster_and_severity(world: World, receiver: Receiver, 
     assert [one["what"] for one in document["events"]] == ["xid 79"]
 
 
-def test_without_a_route_nothing_is_sent_and_a_later_one_tells_no_old_news(
+def test_without_a_route_nothing_is_sent_and_a_later_route_sends_no_old_events(
     world: World, receiver: Receiver, delivered: Delivered
 ):
     row = make_channel(receiver, now=world.now)
@@ -272,7 +274,7 @@ def test_without_a_route_nothing_is_sent_and_a_later_one_tells_no_old_news(
     assert delivered() == []
 
 
-def test_what_was_before_the_first_channel_is_no_news(db: None, receiver: Receiver):
+def test_events_from_before_the_first_channel_are_not_sent(db: None, receiver: Receiver):
     """Later events are collected, even if the first look comes after them: a worker may start last."""
     world = World()
     world.fault(62)
@@ -294,7 +296,7 @@ def test_a_cluster_that_is_new_is_read_from_its_beginning(world: World, channel:
     assert delivered()[0]["lines"] == ["Automation paused · c2 – user:anna: not yet"]
 
 
-def test_after_a_long_outage_old_news_is_not_told(world: World, channel: Channel, delivered: Delivered):
+def test_events_from_before_a_long_outage_are_not_sent(world: World, channel: Channel, delivered: Delivered):
     world.fault(62)
     world.now += events.MAX_AGE + timedelta(hours=1)
     world.fault(79)
@@ -328,7 +330,9 @@ def test_a_silent_agent_is_no_fault_of_the_node(world: World, channel: Channel, 
     assert document["lines"] == [f"Agent silent: agent silent (warning) · gpu-1 · c1 – {because}"]
 
 
-def test_a_silent_agent_is_told_in_the_language_of_the_channel(world: World, channel: Channel, delivered: Delivered):
+def test_a_silent_agent_is_notified_in_the_language_of_the_channel(
+    world: World, channel: Channel, delivered: Delivered
+):
     services.CHANNELS.change(channel, {"language": "zh-hans"}, actor="test", reason="", now=world.now)
     because = reasons.of("agent_silent", since="8")
     seen = PortalFault(kind="agent", code="silent", because=because, source="portal")
@@ -341,14 +345,14 @@ def test_a_silent_agent_is_told_in_the_language_of_the_channel(world: World, cha
     assert document["lines"][0].endswith(f" – {chinese}")
 
 
-def test_a_channel_that_is_switched_off_gathers_nothing(world: World, channel: Channel, delivered: Delivered):
+def test_a_disabled_channel_gathers_no_events(world: World, channel: Channel, delivered: Delivered):
     services.CHANNELS.change(channel, {"enabled": False}, actor="test", reason="", now=world.now)
     world.fault(62)
     assert delivered() == []
     assert not Delivery.objects.exists()
 
 
-def test_a_look_at_nothing_new_writes_nothing(
+def test_a_sweep_without_events_writes_nothing(
     world: World, channel: Channel, delivered: Delivered, django_assert_num_queries: Any
 ):
     world.fault(62)

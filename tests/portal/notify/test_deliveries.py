@@ -37,7 +37,7 @@ def gathered(world: World) -> Delivery:
     return Delivery.objects.latest("pk")
 
 
-def test_a_receiver_that_is_down_is_tried_again_ever_later(
+def test_a_receiver_that_is_down_is_retried_at_growing_intervals(
     world: World, channel: Channel, receiver: Receiver, delivered: Delivered
 ):
     receiver.statuses = [500, 503, 200]
@@ -57,7 +57,7 @@ def test_a_receiver_that_is_down_is_tried_again_ever_later(
     assert (channel.trouble, channel.sent_at) == ({}, world.now)
 
 
-def test_after_an_hour_it_is_given_up_and_a_person_may_try_again(
+def test_a_delivery_is_given_up_after_an_hour_and_may_be_retried_by_a_person(
     world: World, channel: Channel, receiver: Receiver, delivered: Delivered
 ):
     receiver.statuses = [502]
@@ -87,7 +87,9 @@ def test_a_refusal_is_not_repeated_and_no_redirect_followed(
     assert receiver.paths == ["/hook/hush"]
 
 
-def test_nobody_listens(world: World, channel: Channel, delivered: Delivered):
+def test_a_delivery_to_an_address_without_a_listener_stays_pending(
+    world: World, channel: Channel, delivered: Delivered
+):
     with servers.refusing_port() as port:
         url = f"http://127.0.0.1:{port}/"
         services.CHANNELS.change(channel, {"url": url, "secret": SECRET}, actor="test", reason="", now=world.now)
@@ -112,7 +114,7 @@ def test_a_slow_receiver_is_left_after_the_time(
     assert codes.code_of(delivery.because) == "host_too_slow"
 
 
-def test_an_address_that_nothing_is_sent_to(world: World, channel: Channel):
+def test_a_blocked_address_receives_no_delivery(world: World, channel: Channel):
     url = "http://169.254.169.254/latest/"
     services.CHANNELS.change(channel, {"url": url, "secret": SECRET}, actor="test", reason="", now=world.now)
     gathered(world)
@@ -179,7 +181,7 @@ def test_a_message_that_kills_every_worker_is_given_up(world: World, channel: Ch
     assert (delivery.state, codes.code_of(delivery.because)) == ("failed", "workers_died")
 
 
-def test_a_worker_that_lost_its_lease_settles_nothing(world: World, channel: Channel, receiver: Receiver):
+def test_a_worker_that_lost_its_lease_does_not_settle_a_delivery(world: World, channel: Channel, receiver: Receiver):
     """It hung for longer than its lease; meanwhile another one sent the message."""
     delivery = gathered(world)
     late = deliveries.claim(delivery.pk, now=world.now)
@@ -198,7 +200,7 @@ def test_two_workers_send_once(world: World, channel: Channel, receiver: Receive
     assert queries.due(now=world.now) == []
 
 
-def test_no_more_than_two_are_under_way_whatever_hangs(world: World, receiver: Receiver):
+def test_at_most_two_deliveries_are_pending_if_all_hang(world: World, receiver: Receiver):
     names = ("a", "b", "c")
     made = [services.test(make_channel(receiver, name=n, now=world.now), actor="t", now=world.now) for n in names]
     claimed = [deliveries.claim(one.pk, now=world.now) for one in made]
@@ -239,7 +241,7 @@ def test_old_deliveries_are_forgotten(world: World, channel: Channel, delivered:
     assert not Notice.objects.exists()
 
 
-def test_metrics_tell_how_many_and_for_how_long_one_is_send_failed(world: World, channel: Channel, receiver: Receiver):
+def test_metrics_count_deliveries_and_show_the_age_of_the_oldest(world: World, channel: Channel, receiver: Receiver):
     receiver.statuses = [500]
     gathered(world)
     assert "kcover_notify_waiting_seconds 0.0" in metrics.render().decode()

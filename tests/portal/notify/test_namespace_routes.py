@@ -27,7 +27,7 @@ def bind(world: World, namespace: str = "train", *, channel: str = "train-owners
     )
 
 
-def test_a_job_that_names_no_channel_tells_that_of_its_namespace(
+def test_a_job_without_a_channel_uses_the_channel_of_its_namespace(
     world: World, receiver: Receiver, delivered: Delivered
 ) -> None:
     released(world, receiver)
@@ -37,7 +37,7 @@ def test_a_job_that_names_no_channel_tells_that_of_its_namespace(
     assert events_in(delivered()) == [("job.moving", "PyTorchJob train/llm"), ("job.moved", "PyTorchJob train/llm")]
 
 
-def test_an_order_by_label_that_is_refused_is_told_to_the_namespaces_channel(
+def test_a_refused_order_by_label_is_sent_to_the_channel_of_the_namespace(
     world: World, receiver: Receiver, delivered: Delivered
 ) -> None:
     released(world, receiver)
@@ -48,7 +48,7 @@ def test_an_order_by_label_that_is_refused_is_told_to_the_namespaces_channel(
     assert events_in(delivered()) == [("job.ended", "PyTorchJob train/llm")]
 
 
-def test_the_owners_own_channel_counts_more(world: World, receiver: Receiver) -> None:
+def test_the_owners_own_channel_takes_precedence(world: World, receiver: Receiver) -> None:
     released(world, receiver)
     bind(world)
     add_job(world, channel="mine")
@@ -93,7 +93,7 @@ def test_a_channel_that_cannot_be_used_hides_no_pattern(
 
 
 @pytest.mark.parametrize("namespace", ["", "-a", "A", "a b", "a?", "[a]", "****", "a" * 64, "a\0"])
-def test_what_is_no_namespace(world: World, receiver: Receiver, namespace: str) -> None:
+def test_an_invalid_namespace_is_refused(world: World, receiver: Receiver, namespace: str) -> None:
     released(world, receiver)
     with pytest.raises(FieldError) as refused:
         bind(world, namespace)
@@ -110,7 +110,7 @@ def test_a_namespace_has_one_channel_and_only_a_released_one(world: World, recei
         assert refused.value.reason.code == code
 
 
-def test_both_acts_are_in_the_audit_log(world: World, receiver: Receiver) -> None:
+def test_binding_and_unbinding_are_in_the_audit_log(world: World, receiver: Receiver) -> None:
     released(world, receiver)
     row = bind(world, "team-*")
     services.delete_namespace_route(row, actor="user:bo", reason="moved", now=world.now)

@@ -59,7 +59,7 @@ def notices() -> list[tuple[str, str, str, Any]]:
     return list(Notice.objects.order_by("pk").values_list("kind", "cluster", "what", "because"))
 
 
-def test_a_source_that_fails_is_told_once_and_so_is_its_end(world: World, channel: Channel, source: Source) -> None:
+def test_a_failing_source_and_its_end_are_notified_once(world: World, channel: Channel, source: Source) -> None:
     break_source(source, now=world.now)
     pass_time(world, seconds=600)
     assert notices() == [("source.failing", "c1", "alerts", WHY.to_json())]
@@ -73,7 +73,7 @@ def test_a_source_that_fails_is_told_once_and_so_is_its_end(world: World, channe
     assert [kind for kind, *_ in notices()] == ["source.failing", "source.cleared", "source.failing"]
 
 
-def test_a_watch_that_is_disconnected_is_told_with_its_error(world: World, channel: Channel) -> None:
+def test_a_disconnected_watch_is_notified_with_its_error(world: World, channel: Channel) -> None:
     break_watch(world.cluster, "forbidden")
     pass_time(world, seconds=600)
     because = reasons.of("cluster_rejected", error="forbidden").to_json()
@@ -101,7 +101,9 @@ def test_a_failure_that_comes_and_goes_is_one_message(world: World, channel: Cha
 
 
 @pytest.mark.parametrize("deleted", [True, False])
-def test_the_end_says_that_the_source_is_gone(world: World, channel: Channel, source: Source, deleted: bool) -> None:
+def test_the_end_of_a_deleted_or_disabled_source_is_notified(
+    world: World, channel: Channel, source: Source, deleted: bool
+) -> None:
     break_source(source, now=world.now)
     pass_time(world, seconds=80)
     if deleted:
@@ -114,7 +116,7 @@ def test_the_end_says_that_the_source_is_gone(world: World, channel: Channel, so
     ]
 
 
-def test_a_pager_closes_what_it_opened(world: World, receiver: Receiver, source: Source) -> None:
+def test_a_pager_resolves_the_alert_it_opened(world: World, receiver: Receiver, source: Source) -> None:
     pager = make_channel(receiver, name="duty", kind="pagerduty", now=world.now, secret="k" * 32)
     services.make_route(pager, kinds=["watch.failing", "source.failing"], actor="test", now=world.now)
     break_watch(world.cluster, "forbidden")
@@ -175,7 +177,7 @@ def test_each_polled_need_has_the_event_that_announces_it() -> None:
         assert {begin, end} <= set(events.KINDS), need
 
 
-def test_an_audit_log_that_differs_from_its_anchor_is_told(world: World, channel: Channel) -> None:
+def test_a_divergence_of_the_audit_log_from_its_anchor_is_notified(world: World, channel: Channel) -> None:
     anchored_at = world.now
     act = audit.DatabaseDiverged(anchored_at=anchored_at, because=(WHY,))
     ledger.record("", act, actor="system", now=world.now)

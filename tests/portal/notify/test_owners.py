@@ -50,7 +50,7 @@ def drain(world: World) -> None:
     world.pass_time()
 
 
-def test_the_owner_is_told_before_and_after_a_drain_and_nobody_elses_news(
+def test_the_owner_is_notified_before_and_after_a_drain_of_their_jobs_only(
     world: World, receiver: Receiver, delivered: Delivered
 ) -> None:
     released(world, receiver)
@@ -75,7 +75,7 @@ def ask_by_label(world: World, name: str = "llm", *, protected: bool = False) ->
     )
 
 
-def test_the_owner_is_told_why_an_order_by_label_is_refused(
+def test_the_owner_is_notified_why_an_order_by_label_is_refused(
     world: World, receiver: Receiver, delivered: Delivered
 ) -> None:
     released(world, receiver)
@@ -95,7 +95,7 @@ def test_the_owner_is_told_why_an_order_by_label_is_refused(
     assert "job_not_protected" in codes_of(settled["train/llm"]["because"])
 
 
-def test_the_owner_is_not_told_of_an_order_by_label_that_is_taken(world: World, receiver: Receiver) -> None:
+def test_the_owner_is_not_notified_of_an_accepted_order_by_label(world: World, receiver: Receiver) -> None:
     released(world, receiver)
     add_job(world)
     ask_by_label(world, protected=True)
@@ -105,7 +105,7 @@ def test_the_owner_is_not_told_of_an_order_by_label_that_is_taken(world: World, 
 
 
 @pytest.mark.parametrize("given", [{"for_owners": False}, {"enabled": False}])
-def test_a_channel_that_is_not_released_gets_nothing(
+def test_an_unreleased_channel_receives_nothing(
     world: World, receiver: Receiver, delivered: Delivered, given: dict[str, bool]
 ) -> None:
     released(world, receiver, **given)
@@ -122,7 +122,7 @@ def test_an_annotation_that_is_no_name_is_ignored(world: World, channel: str) ->
     assert moves() == []
 
 
-def test_the_restart_of_a_job_is_told_once_and_by_the_step_that_makes_it(world: World) -> None:
+def test_the_restart_of_a_job_is_notified_once_by_the_step_that_makes_it(world: World) -> None:
     both = POLICY.replace(
         "{name: restartJobs}", "{name: restartJobs}, {name: drain, attribute: {checkpointWait: 5min}}"
     )
@@ -135,7 +135,7 @@ def test_the_restart_of_a_job_is_told_once_and_by_the_step_that_makes_it(world: 
     assert codes_of(entry.data["because"]) == ["owner_before_restart_jobs", "owner_checkpoint"]
 
 
-def test_nobody_is_told_of_what_a_guard_prevents(world: World) -> None:
+def test_an_owner_is_not_notified_of_an_act_that_a_guard_prevents(world: World) -> None:
     add_job(world)
     world.fault(62)
     world.kube.label_node(NODE, {"kcover.io/exclude": "true"})
@@ -145,7 +145,7 @@ def test_nobody_is_told_of_what_a_guard_prevents(world: World) -> None:
 
 
 @pytest.mark.parametrize("after", [False, True])
-def test_a_worker_that_dies_tells_nobody_twice(world: World, after: bool) -> None:
+def test_a_worker_that_dies_notifies_owners_once(world: World, after: bool) -> None:
     add_job(world)
     worker_kills.kill_at(world.kube, "evict", call=1, after=after)
     world.fault(62)
@@ -155,7 +155,7 @@ def test_a_worker_that_dies_tells_nobody_twice(world: World, after: bool) -> Non
     assert [entry.verb for entry in moves()] == list(MOVES)
 
 
-def test_a_pager_or_a_persons_channel_cannot_be_released(world: World, receiver: Receiver) -> None:
+def test_a_pager_or_a_personal_channel_cannot_be_released(world: World, receiver: Receiver) -> None:
     with pytest.raises(FieldError) as refused:
         services.CHANNELS.make(
             Channel(name="pager", kind="pagerduty"),

@@ -108,7 +108,7 @@ def test_opsgenie_gets_an_alert(receiver: Receiver):
 
 
 @pytest.mark.parametrize(("action", "verb"), [("acknowledge", "acknowledge"), ("resolve", "close")])
-def test_opsgenie_is_told_of_an_end_by_the_alias(receiver: Receiver, action: str, verb: str):
+def test_opsgenie_closes_an_alert_by_its_alias(receiver: Receiver, action: str, verb: str):
     event = but(action=action, page="pause-a b/c", summary="Automation goes on")
     senders.page(channel("opsgenie", receiver.url), event, key="k")
     path = f"/hook/hush/v2/alerts/kcover-20261121T080000-pause-a%20b%2Fc/{verb}?identifierType=alias"
@@ -131,7 +131,7 @@ def test_opsgenie_takes_so_much_of_each(receiver: Receiver):
     assert (len(body["details"]["why"]), body["source"]) == (1000, "kcover portal")
 
 
-def test_opsgenies_refusal_says_what_is_wrong(receiver: Receiver):
+def test_a_refusal_of_opsgenie_has_its_reason(receiver: Receiver):
     receiver.statuses = [422]
     receiver.answer = '{"message":"not processable","errors":{"message":"can not be empty"},"took":0.1}'
     with pytest.raises(SendError, match=r"answered HTTP 422: message: can not be empty$") as refusal:
@@ -147,7 +147,7 @@ def test_opsgenies_refusal_says_what_is_wrong(receiver: Receiver):
         ("https://api.atlassian.com/jsm/ops/integration/", "https://api.atlassian.com/jsm/ops/integration/v2/alerts"),
     ],
 )
-def test_opsgenies_address_likewise(url: str, address: str):
+def test_the_address_of_opsgenie_is_completed(url: str, address: str):
     assert pagers.address("opsgenie", url) == address
 
 
@@ -160,7 +160,7 @@ def test_opsgenies_address_likewise(url: str, address: str):
         ("http://proxy.local/pd", "http://proxy.local/pd/v2/enqueue"),
     ],
 )
-def test_pagerdutys_address_may_leave_out_what_is_always_the_same(url: str, address: str):
+def test_the_address_of_pagerduty_is_completed(url: str, address: str):
     assert pagers.address("pagerduty", url) == address
 
 
@@ -180,7 +180,7 @@ def test_pagerdutys_address_may_leave_out_what_is_always_the_same(url: str, addr
         (503, "[" * 5000, "503.", True),
     ],
 )
-def test_a_refusal_says_why(receiver: Receiver, status: int, answer: str, said: str, later: bool):
+def test_a_refusal_has_its_reason(receiver: Receiver, status: int, answer: str, said: str, later: bool):
     receiver.statuses, receiver.answer = [status], answer
     with pytest.raises(SendError) as refusal:
         senders.page(channel("pagerduty", receiver.url), EVENT, key="k")
@@ -193,7 +193,7 @@ def test_no_refusal_shows_the_key(receiver: Receiver):
         senders.page(channel("pagerduty", receiver.url), EVENT, key="k")
 
 
-def test_nor_the_half_of_it_that_a_long_one_ends_with(receiver: Receiver):
+def test_a_truncated_refusal_does_not_show_a_part_of_the_key(receiver: Receiver):
     receiver.statuses, receiver.answer = [400], f'{{"errors":["{"x" * 180} {KEY} {"y" * 100}"]}}'
     with pytest.raises(SendError, match=r"x … y{17}$"):
         senders.page(channel("pagerduty", receiver.url), EVENT, key="k")
@@ -213,14 +213,14 @@ def test_nor_the_half_of_it_that_a_long_one_ends_with(receiver: Receiver):
         ("Fri, 31 Dec 9999 23:59:59 -2359", 86_400.0),
     ],
 )
-def test_who_is_too_busy_says_for_how_long(receiver: Receiver, header: str, wait: float):
+def test_a_busy_pager_defers_the_delivery_by_its_retry_after(receiver: Receiver, header: str, wait: float):
     receiver.statuses, receiver.more_headers = [429], {"Retry-After": header.encode().decode("latin-1")}
     with pytest.raises(SendError) as refusal:
         senders.page(channel("pagerduty", receiver.url), EVENT, key="k")
     assert refusal.value.wait == wait
 
 
-def test_or_until_when(receiver: Receiver):
+def test_a_retry_after_date_defers_the_delivery(receiver: Receiver):
     moment = datetime.now(UTC) + timedelta(hours=1)
     receiver.statuses, receiver.more_headers = [503], {"Retry-After": format_datetime(moment, usegmt=True)}
     with pytest.raises(SendError) as refusal:
@@ -228,6 +228,6 @@ def test_or_until_when(receiver: Receiver):
     assert 3000 < refusal.value.wait <= 3600
 
 
-def test_an_address_that_nothing_is_sent_to():
+def test_a_blocked_address_receives_no_page():
     with pytest.raises(SendError, match="is a blocked address"):
         senders.page(channel("pagerduty", "http://169.254.169.254"), EVENT, key="k")

@@ -44,7 +44,7 @@ def remind(channel: Channel, seconds: int | None, world: World) -> None:
     services.CHANNELS.change(channel, {"remind": seconds}, actor="test", reason="", now=world.now)
 
 
-def test_after_half_of_its_time_it_is_told_once_more(question: World, channel: Channel, delivered: Delivered):
+def test_a_reminder_is_sent_after_half_of_the_time(question: World, channel: Channel, delivered: Delivered):
     assert len(delivered(12 * HOUR - 200)) == 1
     delivered(200)
     document = delivered()[1]
@@ -59,7 +59,7 @@ def test_after_half_of_its_time_it_is_told_once_more(question: World, channel: C
     assert len(delivered()) == 2
 
 
-def test_the_channel_says_after_how_long(question: World, channel: Channel, delivered: Delivered):
+def test_the_channel_sets_the_time_of_the_reminder(question: World, channel: Channel, delivered: Delivered):
     remind(channel, 600, question)
     assert len(delivered(400)) == 1
     delivered(200)
@@ -67,7 +67,7 @@ def test_the_channel_says_after_how_long(question: World, channel: Channel, deli
 
 
 @pytest.mark.parametrize("seconds", [0, 2 * 24 * HOUR])
-def test_never_or_only_when_it_is_too_late_is_not_at_all(
+def test_a_reminder_that_is_off_or_too_late_is_not_sent(
     question: World, channel: Channel, delivered: Delivered, seconds: int
 ):
     remind(channel, seconds, question)
@@ -75,7 +75,7 @@ def test_never_or_only_when_it_is_too_late_is_not_at_all(
     assert len(delivered()) == 1
 
 
-def test_it_never_comes_together_with_the_question(
+def test_a_reminder_is_never_in_the_message_of_the_request(
     world: World, channel: Channel, receiver: Receiver, delivered: Delivered
 ):
     """However long a message gathers, and however often it is tried."""
@@ -97,25 +97,25 @@ def test_it_never_comes_together_with_the_question(
     assert Notice.objects.get(again=True).delivery_id != Delivery.objects.earliest("pk").pk
 
 
-def test_of_an_answered_question_nobody_is_reminded(question: World, channel: Channel, delivered: Delivered):
+def test_an_answered_request_is_not_reminded(question: World, channel: Channel, delivered: Delivered):
     rescue.approve(question.rescue(), actor="user:bo", reason="go on", now=question.now)
     delivered(13 * HOUR)
     assert len(delivered()) == 1
 
 
-def test_of_a_withdrawn_one_neither(question: World, channel: Channel, delivered: Delivered):
+def test_a_withdrawn_request_is_not_reminded(question: World, channel: Channel, delivered: Delivered):
     rescue.cancel(question.rescue(), actor="user:bo", reason="no", now=question.now)
     delivered(13 * HOUR)
     assert len(delivered()) == 1
 
 
-def test_of_one_that_is_too_late_neither(question: World, channel: Channel, delivered: Delivered):
+def test_an_expired_request_is_not_reminded(question: World, channel: Channel, delivered: Delivered):
     question.now += timedelta(days=1)
     delivered(0)
     assert len(delivered()) == 1
 
 
-def test_an_answer_while_the_reminder_gathers_takes_it_back(question: World, channel: Channel, delivered: Delivered):
+def test_an_answer_withdraws_a_gathering_reminder(question: World, channel: Channel, delivered: Delivered):
     services.CHANNELS.change(channel, {"batching": 600}, actor="test", reason="", now=question.now)
     question.now += timedelta(hours=12)
     services.sweep(now=question.now)
@@ -128,7 +128,9 @@ def test_an_answer_while_the_reminder_gathers_takes_it_back(question: World, cha
     assert channel.trouble == {}
 
 
-def test_another_question_of_the_same_rescue_does_not_keep_it(question: World, channel: Channel, delivered: Delivered):
+def test_a_new_request_of_the_same_rescue_withdraws_the_reminder(
+    question: World, channel: Channel, delivered: Delivered
+):
     services.CHANNELS.change(channel, {"batching": 600}, actor="test", reason="", now=question.now)
     question.now += timedelta(hours=12)
     services.sweep(now=question.now)
@@ -138,7 +140,7 @@ def test_another_question_of_the_same_rescue_does_not_keep_it(question: World, c
     assert (delivery.state, codes.code_of(delivery.because)) == ("dropped", "question_settled")
 
 
-def test_the_first_of_two_yeses_leaves_the_question_open(world: World, channel: Channel, delivered: Delivered):
+def test_the_first_of_two_approvals_keeps_the_request_open(world: World, channel: Channel, delivered: Delivered):
     scenes.a_question_for_two(world, APPROVE)
     delivered()
     rescue.approve(world.rescue(), actor="user:bo", reason="", now=world.now)
@@ -147,7 +149,7 @@ def test_the_first_of_two_yeses_leaves_the_question_open(world: World, channel: 
     assert "Approval waiting (reminder)" in delivered()[-1]["subject"]
 
 
-def test_only_channels_that_told_of_it_remind(
+def test_only_channels_that_sent_the_request_send_a_reminder(
     question: World, channel: Channel, receiver: Receiver, delivered: Delivered
 ):
     late = make_channel(receiver, name="late", now=question.now)
@@ -156,7 +158,7 @@ def test_only_channels_that_told_of_it_remind(
     assert [one["channel"] for one in delivered()] == ["on-call", "on-call"]
 
 
-def test_a_channel_that_is_switched_off_and_a_pager_do_not(
+def test_a_disabled_channel_and_a_pager_send_no_reminder(
     question: World, channel: Channel, receiver: Receiver, delivered: Delivered
 ):
     services.CHANNELS.change(channel, {"enabled": False}, actor="test", reason="", now=question.now)
@@ -190,7 +192,7 @@ def test_a_collector_that_dies_in_between_reminds_once(
     assert len(delivered()) == 2
 
 
-def test_the_word_goes_to_whoever_gets_a_link_with_one(
+def test_a_personal_channel_gets_a_reminder_with_a_link(
     question: World, channel: Channel, delivered: Delivered, settings: Any
 ):
     settings.KCOVER_PUBLIC_URL = "https://portal.example"
@@ -200,13 +202,13 @@ def test_the_word_goes_to_whoever_gets_a_link_with_one(
     assert "Answer about gpu-1 as bo: https://portal.example/approve/" in delivered()[1]["text"]
 
 
-def test_in_chinese(question: World, channel: Channel, delivered: Delivered):
+def test_a_reminder_is_in_chinese(question: World, channel: Channel, delivered: Delivered):
     services.CHANNELS.change(channel, {"language": "zh-hans"}, actor="test", reason="", now=question.now)
     delivered(12 * HOUR)
     assert "（提醒）" in delivered()[1]["subject"]
 
 
-def test_without_a_question_nothing_is_asked_twice(world: World, django_assert_num_queries: Any):
+def test_without_a_request_the_reminder_costs_one_query(world: World, django_assert_num_queries: Any):
     with django_assert_num_queries(1):
         reminders.remind(now=world.now)
     tell(world)

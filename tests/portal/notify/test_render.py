@@ -44,7 +44,7 @@ def question(world: World, channel: Channel) -> World:
     return world
 
 
-def test_in_chinese(world: World, channel: Channel, delivered: Delivered):
+def test_a_message_is_in_chinese(world: World, channel: Channel, delivered: Delivered):
     services.CHANNELS.change(channel, {"language": "zh-hans"}, actor="test", reason="", now=world.now)
     world.fault(79)
     (document,) = delivered()
@@ -60,7 +60,7 @@ def test_reasons_are_in_the_channels_language(world: World, channel: Channel, de
     assert document["events"][0]["because_reason"] == {"code": "acted", "params": {"by": "user:bo"}}
 
 
-def test_a_persons_own_channel_has_a_link_that_answers_in_their_name(
+def test_a_personal_channel_has_a_link_that_answers_in_that_name(
     question: World, channel: Channel, person: User, delivered: Delivered, settings: Any
 ):
     settings.KCOVER_PUBLIC_URL = "https://portal.example"
@@ -75,7 +75,9 @@ def test_a_persons_own_channel_has_a_link_that_answers_in_their_name(
     assert (made.data["approver"], made.data["channel"], made.rescue) == ("user:bo", "on-call", question.rescue().pk)
 
 
-def test_a_channel_of_many_never_has_one(question: World, channel: Channel, delivered: Delivered, settings: Any):
+def test_a_channel_of_several_people_has_no_answer_link(
+    question: World, channel: Channel, delivered: Delivered, settings: Any
+):
     settings.KCOVER_PUBLIC_URL = "https://portal.example"
     Channel.objects.update(kind="slack", secret="")
     (body,) = delivered()
@@ -83,21 +85,19 @@ def test_a_channel_of_many_never_has_one(question: World, channel: Channel, deli
     assert f"/approvals/#question-{question.rescue().pk}" in body["text"]
 
 
-def test_a_question_that_was_answered_meanwhile_has_none(
-    question: World, channel: Channel, person: User, delivered: Delivered
-):
+def test_an_answered_request_has_no_answer_link(question: World, channel: Channel, person: User, delivered: Delivered):
     services.sweep(now=question.now)
     rescue.reject(question.rescue(), actor="user:li", reason="no", now=question.now)
     assert render.answer_links(Delivery.objects.get(), person, language="en") == []
 
 
-def test_nobody_who_may_not_answer_gets_one(question: World, channel: Channel, delivered: Delivered):
+def test_a_person_who_cannot_answer_gets_no_answer_link(question: World, channel: Channel, delivered: Delivered):
     viewer = accounts.make_user("vi", password=PASSWORD, role="viewer", created_by="test", now=question.now)
     services.sweep(now=question.now)
     assert render.answer_links(Delivery.objects.get(), viewer, language="en") == []
 
 
-def test_what_is_quoted_cannot_look_like_a_line_of_ours(world: World, channel: Channel, delivered: Delivered):
+def test_quoted_text_cannot_look_like_a_line_of_the_portal(world: World, channel: Channel, delivered: Delivered):
     reason = "x\nRescue failed: all of them\r\n\x1b[31m" + "y" * 460
     cluster_settings.set_cluster(world.cluster, {"mode": "paused"}, actor="user:bo", reason=reason, now=world.now)
     (document,) = delivered()

@@ -27,7 +27,7 @@ def kinds(document: dict[str, Any]) -> set[str]:
     return {event["kind"] for event in document["events"]}
 
 
-def test_quiet_hours_hold_back_what_is_not_urgent(world: World, channel: Channel, delivered: Delivered) -> None:
+def test_quiet_hours_delay_events_that_are_not_urgent(world: World, channel: Channel, delivered: Delivered) -> None:
     change(channel, world, quiet_hours="Sat 16:00-19:00", time_zone="Asia/Shanghai")  # 8:00 to 11:00 UTC
     world.fault(62)
     world.work()
@@ -36,7 +36,7 @@ def test_quiet_hours_hold_back_what_is_not_urgent(world: World, channel: Channel
     assert "incident.opened" in kinds(document)
 
 
-def test_an_urgent_event_takes_along_what_has_gathered(world: World, channel: Channel, delivered: Delivered) -> None:
+def test_an_urgent_event_sends_the_gathered_events_too(world: World, channel: Channel, delivered: Delivered) -> None:
     change(channel, world, quiet_hours="22:00-12:00")
     world.fault(62)
     world.work()

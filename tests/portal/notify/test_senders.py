@@ -114,7 +114,7 @@ def test_a_refusal_in_the_body_of_a_200_is_one(receiver: Receiver, kind: str, an
 
 
 @pytest.mark.parametrize("answer", ["ok", "", "[1]", "{", '{"ok": true}', "[" * 5000, '{"code": "x"}'])
-def test_an_answer_that_says_nothing_is_no_refusal(receiver: Receiver, answer: str):
+def test_an_empty_response_is_no_refusal(receiver: Receiver, answer: str):
     receiver.answer = answer
     assert senders.send(channel("slack", receiver.url), MESSAGE) == reasons.of("answered", status="200")
 
@@ -161,14 +161,14 @@ def test_a_server_that_refuses_everybody(mailbox: Mailbox, answer: str, later: b
     assert (str(refusal.value), refusal.value.later) == ("127.0.0.1 rejected every recipient.", later)
 
 
-def test_a_mail_server_that_is_away_is_asked_later(mailbox: Mailbox, settings: Any):
+def test_a_mail_server_that_does_not_answer_is_retried_later(mailbox: Mailbox, settings: Any):
     settings.EMAIL_PORT = 1
     with pytest.raises(SendError, match="does not answer") as refusal:
         senders.send(channel("mail", recipients=["anna@example.com"]), MESSAGE)
     assert refusal.value.later
 
 
-def test_without_a_mail_server_it_says_what_to_set(settings: Any):
+def test_without_a_mail_server_the_error_names_the_setting(settings: Any):
     settings.EMAIL_HOST = ""
     with pytest.raises(SendError, match="KCOVER_MAIL_URL is not set"):
         senders.send(channel("mail", recipients=["anna@example.com"]), MESSAGE)

@@ -53,7 +53,7 @@ def pass_time(world: World, seconds: float) -> None:
     world.work()
 
 
-def test_people_are_told_and_then_the_plan_goes_on(world: World, silent: Channel, receiver: Receiver):
+def test_a_notify_step_sends_its_message_and_then_the_plan_continues(world: World, silent: Channel, receiver: Receiver):
     rule(world)
     world.fault(62)
     world.work()
@@ -106,7 +106,9 @@ def test_a_refusal_settles_the_step_at_once(world: World, silent: Channel, recei
         ([202, 400], "Not delivered to on-call: 127.0.0.1 answered HTTP 400. 1 of 2 events were rejected."),
     ],
 )
-def test_of_a_pagers_events_its_own_counts(world: World, receiver: Receiver, statuses: list[int], said: str):
+def test_the_step_counts_the_pagers_response_to_its_own_event(
+    world: World, receiver: Receiver, statuses: list[int], said: str
+):
     pager(world, receiver, "incident.opened", name="on-call")
     receiver.statuses = statuses
     rule(world)
@@ -119,7 +121,7 @@ def test_of_a_pagers_events_its_own_counts(world: World, receiver: Receiver, sta
     assert str(world.step("notify").why) == said
 
 
-def test_with_nobody_at_work_here_the_plan_goes_on_all_the_same(world: World, silent: Channel):
+def test_a_notify_step_without_a_sender_times_out_and_the_plan_continues(world: World, silent: Channel):
     rule(world)
     world.fault(62)
     world.work()
@@ -141,7 +143,7 @@ def test_without_a_channel_the_routes_decide(world: World, receiver: Receiver):
     assert code_of(world.step("notify").because) == "notify_delivered"
 
 
-def test_without_anybody_to_tell_it_says_so(world: World, silent: Channel):
+def test_a_notify_step_without_a_route_says_so(world: World, silent: Channel):
     rule(world, 'message: "look"')
     world.fault(62)
     world.work()
@@ -149,7 +151,7 @@ def test_without_anybody_to_tell_it_says_so(world: World, silent: Channel):
     assert code_of(world.step("notify").because) == "notify_no_route"
 
 
-def test_one_of_two_that_fails_does_not_speak_for_the_other(world: World, receiver: Receiver):
+def test_the_failure_of_one_channel_does_not_hide_the_success_of_the_other(world: World, receiver: Receiver):
     other = Receiver()
     other.statuses = [404]
     for name, to in (("a", other), ("b", receiver)):
@@ -165,7 +167,7 @@ def test_one_of_two_that_fails_does_not_speak_for_the_other(world: World, receiv
     assert world.step("notify").why == reasons.of("notify_delivered", channel="b")
 
 
-def test_a_channel_that_was_switched_off_since(world: World, silent: Channel, receiver: Receiver):
+def test_a_disabled_channel_settles_the_step(world: World, silent: Channel, receiver: Receiver):
     rule(world)
     services.CHANNELS.change(silent, {"enabled": False}, actor="test", reason="", now=world.now)
     world.fault(62)
@@ -207,7 +209,7 @@ def test_a_rescue_that_was_cancelled_is_not_woken(world: World, silent: Channel,
     )
 
 
-def test_a_manual_uncordon_ends_it_while_people_are_told(world: World, silent: Channel):
+def test_a_manual_uncordon_cancels_a_rescue_in_its_notify_step(world: World, silent: Channel):
     rule(world)
     world.fault(62)
     world.work()
@@ -216,7 +218,7 @@ def test_a_manual_uncordon_ends_it_while_people_are_told(world: World, silent: C
     assert world.rescue().state == "cancelled"
 
 
-def test_a_worker_that_died_asks_once(world: World, silent: Channel, receiver: Receiver):
+def test_a_worker_that_died_sends_one_message(world: World, silent: Channel, receiver: Receiver):
     rule(world)
     world.fault(62)
     world.work()
@@ -241,7 +243,7 @@ def on_the_console(channel: Channel, now: datetime) -> None:
 
 
 @pytest.mark.parametrize("delete", [by_service, by_rest, on_the_console])
-def test_a_deleted_channels_word_is_settled(
+def test_the_delivery_of_a_deleted_channel_is_settled(
     world: World, silent: Channel, receiver: Receiver, delete: Callable[[Channel, datetime], None]
 ):
     rule(world)
@@ -262,13 +264,13 @@ def problems(text: str) -> list[tuple[int, str]]:
     return [(one.line, one.message) for one in policies.validate(text).problems]
 
 
-def test_a_channel_that_nobody_made_is_a_problem_with_its_line(world: World):
+def test_an_unknown_channel_in_a_policy_is_a_problem_with_its_line(world: World):
     text = POLICY.format(attribute="channel: on-cal")
     none = "Unknown channel on-cal. An admin creates channels on the Notifications page."
     assert problems(text) == [(11, none)]
 
 
-def test_the_channels_that_there_are_are_named(world: World, silent: Channel):
+def test_existing_channels_are_named(world: World, silent: Channel):
     text = POLICY.format(attribute="channel: on-cal")
     assert problems(text) == [(11, "Unknown channel on-cal. Use one of on-call.")]
     assert problems(POLICY.format(attribute="channel: on-call")) == []

@@ -45,7 +45,7 @@ def empty_database() -> Iterator[None]:
 
 @on_postgresql
 @pytest.mark.django_db(transaction=True)
-def test_a_restored_portal_is_paused_and_repeats_nothing(tmp_path: Path) -> None:
+def test_a_restored_portal_is_paused_and_repeats_no_call(tmp_path: Path) -> None:
     world = World()
     try:
         world.fault(62)

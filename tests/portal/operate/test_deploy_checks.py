@@ -18,7 +18,7 @@ def codes(now: datetime) -> set[str]:
     return {problem.because.code for problem in portal_checks.problems(now=now)}
 
 
-def test_postgresql_without_an_encryption_key_is_told(now: datetime, settings) -> None:
+def test_postgresql_without_an_encryption_key_is_a_warning(now: datetime, settings) -> None:
     settings.KCOVER_ENCRYPTION_KEY_FILE = settings.KCOVER_ENCRYPTION_KEY_COMMAND = ""
     settings.KCOVER_OWN_ENCRYPTION_KEY = None
     wanted = {"secrets_in_plain_text"} if connection.vendor == "postgresql" else set()
@@ -40,7 +40,7 @@ def test_postgresql_without_an_encryption_key_is_told(now: datetime, settings) -
         ("http://localhost:8001", False),
     ],
 )
-def test_an_api_server_over_plain_http_is_told(now: datetime, server: str, reported: bool) -> None:
+def test_an_api_server_over_plain_http_is_a_warning(now: datetime, server: str, reported: bool) -> None:
     Cluster.objects.create(name="east", created_at=now, kubeconfig=KUBECONFIG.format(server))
     assert ("api_server_plain_http" in codes(now)) is reported
     assert ("API server east" in {finding.name for finding in health.findings(now=now)}) is reported
@@ -50,7 +50,7 @@ def test_an_api_server_over_plain_http_is_told(now: datetime, server: str, repor
     ("url", "reported"),
     [("http://portal.example", True), ("https://portal.example", False), ("http://127.0.0.1:8000", False), ("", False)],
 )
-def test_a_public_address_without_tls_is_told(now: datetime, settings, url: str, reported: bool) -> None:
+def test_a_public_address_without_tls_is_a_warning(now: datetime, settings, url: str, reported: bool) -> None:
     settings.KCOVER_PUBLIC_URL = url
     assert ("portal_plain_http" in codes(now)) is reported
     assert [each.id for each in deploy_checks.browsers_use_https()] == ["kcover.W004"] * reported
@@ -60,6 +60,6 @@ def test_a_public_address_without_tls_is_told(now: datetime, settings, url: str,
     ("network", "reported"),
     [("10.0.0.0/8", True), ("10.42.3.0/24", False), ("127.0.0.0/8", False), ("fd00::/8", True), ("fd00::1/128", False)],
 )
-def test_a_large_network_of_proxies_is_told(settings, network: str, reported: bool) -> None:
+def test_a_large_network_of_proxies_is_a_warning(settings, network: str, reported: bool) -> None:
     settings.KCOVER_TRUSTED_PROXIES = [ipaddress.ip_network(network)]
     assert [each.id for each in deploy_checks.proxies_are_few()] == ["kcover.W005"] * reported

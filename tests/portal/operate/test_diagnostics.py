@@ -41,7 +41,7 @@ def unpacked(content: bytes) -> dict[str, str]:
         return {name.partition("/")[2]: archive.read(name).decode() for name in archive.namelist()}
 
 
-def test_the_bundle_says_what_runs_and_tells_no_secret(world: World, settings) -> None:
+def test_the_bundle_describes_the_installation_and_contains_no_secret(world: World, settings) -> None:
     now = world.now
     Cluster.objects.update(pause_reason="hush", watch_error={"code": "quoted_text", "params": {"text": "hush"}})
     given = {"url": "https://hooks.example/hush", "secret": "hush hush hush hush"}
@@ -81,7 +81,7 @@ def test_a_part_that_fails_leaves_the_others(db: None, now: datetime) -> None:
     assert {"about.json", "health.json", "packages.txt"} <= set(files)
 
 
-def test_the_command_overwrites_nothing(db: None, tmp_path: Path) -> None:
+def test_the_command_overwrites_no_file(db: None, tmp_path: Path) -> None:
     path = tmp_path / "bundle.zip"
     call_command("diagnostics", str(path))
     assert path.stat().st_mode & 0o777 == 0o600

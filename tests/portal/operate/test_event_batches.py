@@ -83,7 +83,7 @@ def test_an_error_comes_after_the_events_before_it() -> None:
     assert seen == [1, 2]
 
 
-def test_nothing_at_all() -> None:
+def test_an_empty_stream_has_no_batches() -> None:
     assert list(event_batches.batches(iter(()))) == []
 
 

@@ -52,7 +52,7 @@ def late(name: str, **time: float) -> None:
     Lease.objects.filter(name=name).update(renewed_at=at)
 
 
-def test_all_is_well() -> None:
+def test_a_healthy_portal_is_ready() -> None:
     status, found = readyz()
     found.pop("encryption key", None)  # the tests' PostgreSQL has none
     assert status == 200
@@ -64,7 +64,7 @@ def test_all_is_well() -> None:
 
 
 @pytest.mark.parametrize(("name", "seconds"), [("sweep", 31), ("watch", 31)])
-def test_a_part_that_beats_no_more_makes_the_portal_unready(name: str, seconds: int) -> None:
+def test_a_missing_heartbeat_makes_the_portal_unready(name: str, seconds: int) -> None:
     late(name, seconds=seconds - 5)
     assert readyz()[0] == 200
     late(name, seconds=seconds)
@@ -78,7 +78,7 @@ def test_a_part_that_beats_no_more_makes_the_portal_unready(name: str, seconds: 
     assert found[name]["fact"].startswith("never ran: check that a ")
 
 
-def test_a_cluster_that_is_not_heard_of_is_told_and_no_more() -> None:
+def test_a_silent_cluster_is_reported_and_readiness_stays() -> None:
     Cluster.objects.filter(name="west").update(
         watched_at=timezone.now() - timedelta(minutes=5), watch_error=WATCH_FAILURE.to_json()
     )
@@ -96,7 +96,7 @@ def test_a_cluster_that_is_not_heard_of_is_told_and_no_more() -> None:
     assert 'kcover_well{check="watch east"} 0.0' in Client().get("/metrics").content.decode()
 
 
-def test_without_clusters_nobody_needs_to_watch() -> None:
+def test_without_clusters_no_watch_is_needed() -> None:
     Cluster.objects.all().delete()
     Lease.objects.filter(name=watcher.LEASE).delete()
     status, found = readyz()

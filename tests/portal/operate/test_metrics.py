@@ -72,7 +72,7 @@ def test_autopilots_gauge_has_its_labels_and_values(east: Cluster, now: datetime
     ]
 
 
-def test_what_an_agent_no_longer_tells_is_not_shown(east: Cluster, now: datetime) -> None:
+def test_results_that_are_no_longer_reported_are_not_shown(east: Cluster, now: datetime) -> None:
     one = node(east, "n1", now)
     Agent.objects.update_or_create(node=one, defaults={"seen_at": now, "boot_seen_at": now})
     old = now - timedelta(hours=24, seconds=1)
@@ -93,7 +93,7 @@ def stored(cluster: Cluster, status: str, now: datetime, *nodes: Node) -> None:
     CheckTarget.objects.bulk_create(CheckTarget(run=run, node=one, place=n, batch=0) for n, one in enumerate(nodes))
 
 
-def test_storage_is_told_by_the_clusters_latest_run(east: Cluster, now: datetime) -> None:
+def test_storage_health_comes_from_the_clusters_latest_run(east: Cluster, now: datetime) -> None:
     one, two, gone = node(east, "n1", now), node(east, "n2", now), node(east, "n3", now, in_cluster=False)
     result(one, "pvc", "fail", now)  # an agent has no say in it
     stored(east, "fail", now, one, two, gone)
@@ -114,7 +114,7 @@ def test_storage_is_told_by_the_clusters_latest_run(east: Cluster, now: datetime
     assert "kcover_autopilot_results_left_out 1" in text
 
 
-def test_of_too_many_results_the_failures_are_shown(east: Cluster, now: datetime) -> None:
+def test_beyond_the_limit_the_failures_are_shown(east: Cluster, now: datetime) -> None:
     for number in range(3):
         result(node(east, f"n{number}", now), "dcgm", "fail" if number == 2 else "pass", now)
     text = autopilot.exposition(most=1)
@@ -198,7 +198,7 @@ def test_refusals_of_guards_are_counted_for_a_day(east: Cluster, now: datetime) 
     ]
 
 
-def test_what_came_in_is_counted_across_processes() -> None:
+def test_accepted_reports_are_counted_across_processes() -> None:
     ingest_counters.note()
     Counter.objects.all().delete()
     kept = wire.Answer(accepted=3, duplicates=1, rejected=(), commands=())
@@ -222,7 +222,7 @@ def test_what_came_in_is_counted_across_processes() -> None:
     ]
 
 
-def test_what_could_not_be_noted_is_noted_later(monkeypatch: Any) -> None:
+def test_counts_that_could_not_be_stored_are_stored_later(monkeypatch: Any) -> None:
     ingest_counters.note()
     Counter.objects.all().delete()
     ingest_counters.taken([wire.Answer(accepted=1, duplicates=0, rejected=(), commands=())])

@@ -51,7 +51,7 @@ def migrated(monkeypatch):
     return calls
 
 
-def test_it_is_djangos_with_all_its_options(migrated):
+def test_the_command_has_all_options_of_django(migrated):
     call_command("migrate", plan=True)
     call_command("migrate")
     assert migrated == [True, False]
@@ -70,7 +70,7 @@ def test_a_database_with_another_history_is_refused(migrated):
 
 
 @on_postgresql
-def test_who_comes_second_waits_for_the_first(other, migrated):
+def test_the_second_migration_waits_for_the_first(other, migrated):
     other.execute("SELECT pg_advisory_lock(%s)", [migrate.ADVISORY_LOCK_KEY])
     heard = Heard()
 
@@ -92,7 +92,7 @@ def test_who_comes_second_waits_for_the_first(other, migrated):
 
 
 @on_postgresql
-def test_who_waits_too_long_ends_and_names_the_one_that_hangs(other, migrated, monkeypatch):
+def test_a_migration_that_waits_too_long_ends_and_names_the_blocking_process(other, migrated, monkeypatch):
     monkeypatch.setattr(migrate, "LOCK_TIMEOUT_SECONDS", 0.0)
     other.execute("SELECT pg_advisory_lock(%s)", [migrate.ADVISORY_LOCK_KEY])
     with pytest.raises(

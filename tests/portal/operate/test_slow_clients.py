@@ -53,7 +53,7 @@ ATTACKS = {
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_everybody_else_is_answered(port: int, attack: str) -> None:
+def test_other_clients_are_answered(port: int, attack: str) -> None:
     with ExitStack() as stack:
         for _ in range(CLIENTS):
             stack.enter_context(closing(slow(port, ATTACKS[attack])))
@@ -189,7 +189,7 @@ def test_requests_far_ahead_of_their_answers_end_the_connection(port: int) -> No
     ["1;x=", "5\r\n12345\r\n0\r\nX-A: ", "0\r\n" + "X-A: a\r\n" * 100],
     ids=["extension", "trailer", "trailers"],
 )
-def test_what_is_no_piece_of_a_body_has_an_end(endless: str, tmp_path: Path) -> None:
+def test_an_endless_chunk_header_is_disconnected(endless: str, tmp_path: Path) -> None:
     head = "POST /sign-in/ HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
     with limited("live", tmp_path, head=NO_DEADLINE_SECONDS) as port, closing(slow(port, head + endless)) as client:
 

@@ -68,7 +68,7 @@ async def test_browsers_are_refused(headers: dict[str, str]) -> None:
         assert answer.status == 403
 
 
-async def test_a_rotated_token_is_read_anew_and_a_missing_one_is_a_502(tmp_path: Path) -> None:
+async def test_a_rotated_token_is_read_again_and_a_missing_token_is_a_502(tmp_path: Path) -> None:
     file, seen = tmp_path / "token", []
 
     async def portal(request: web.Request) -> web.Response:

@@ -26,7 +26,7 @@ def prepare(folder: Path) -> None:
     )
 
 
-def test_it_creates_the_admin_this_cluster_in_shadow_mode_and_the_policies(tmp_path) -> None:
+def test_the_command_creates_admin_cluster_and_policies_in_shadow_mode(tmp_path) -> None:
     prepare(tmp_path)
     [admin], [cluster] = User.objects.all(), Cluster.objects.all()
     assert admin.check_password("a-long-and-random-text")

@@ -8,7 +8,7 @@ from pathlib import Path
 PROJECT = Path(__file__).parents[3] / "pyproject.toml"
 
 
-def test_the_command_says_the_version_of_the_portal() -> None:
+def test_the_command_prints_the_version_of_the_portal() -> None:
     said = subprocess.run(
         [sys.executable, "-m", "kcover_portal", "--version"],
         check=True,

@@ -152,7 +152,7 @@ def test_a_node_that_joins_has_its_faults_decided(world: World) -> None:
     assert Incident.objects.get().decide_at == world.now
 
 
-def test_what_arrived_before_an_error_is_kept(world: World) -> None:
+def test_events_before_an_error_are_kept(world: World) -> None:
     following = watch(world)
     version = following.list()
 
@@ -294,7 +294,7 @@ def test_pods_are_listed_after_the_nodes_were(world: World, monkeypatch: pytest.
 
 @pytest.mark.django_db(transaction=True)  # the watch closes connections that are in a transaction
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_list_that_fails_keeps_the_pods_from_nothing(world: World, fails: bool) -> None:
+def test_a_failed_node_list_does_not_stop_the_pod_watch(world: World, fails: bool) -> None:
     following = watcher.ClusterWatch(world.cluster, clock=world.clock, stop=StopsAtWait())
 
     def ended(*_: object, **__: object) -> Any:

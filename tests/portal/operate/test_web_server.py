@@ -85,7 +85,7 @@ def test_pages_do_not_see_names_that_a_proxy_does_not_set(port: int) -> None:
     assert not {"HTTP_X_FORWARDED_PROTO", "HTTP_CONTENT_LENGTH", "CONTENT_LENGTH"} & set(seen)
 
 
-def test_what_follows_a_chunked_body_is_no_header(port: int) -> None:
+def test_trailers_of_a_chunked_body_are_no_headers(port: int) -> None:
     seen = asked(port, f"{POST}Transfer-Encoding: chunked\r\n\r\n{CHUNKS}X-Forwarded-For: 9.9.9.9\r\n\r\n")
     assert (seen["body"], seen["CONTENT_LENGTH"]) == ("12345", "5")
     assert "HTTP_X_FORWARDED_FOR" not in seen
@@ -98,7 +98,7 @@ def test_the_peer_is_the_one_of_the_connection(port: int) -> None:
 
 
 @pytest.mark.parametrize("path", ["/endless", "/wrong-length"])
-def test_an_answer_that_nobody_takes_ends(port: int, folder: Path, path: str) -> None:
+def test_a_response_that_is_not_read_ends(port: int, folder: Path, path: str) -> None:
     for _ in range(3):  # more than there are threads
         (folder / "ended").unlink(missing_ok=True)
         with closing(slow(port, f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n")) as client:

@@ -44,9 +44,7 @@ def test_an_inventory_places_its_parts_and_a_heartbeat_changes_nothing(east: Clu
 
 
 @pytest.mark.parametrize("gpus", [1, 8])
-def test_parts_that_nobody_knows_take_the_same_statements_whatever_their_number(
-    east: Cluster, now: datetime, gpus: int
-) -> None:
+def test_new_parts_cost_the_same_statements_in_any_number(east: Cluster, now: datetime, gpus: int) -> None:
     tell(east, {"gpu-1": inventory(*[f"G{index}" for index in range(gpus)], machine="M1")}, at=now, record=False)
     with CaptureQueriesContext(connection) as ran:
         services.record_changed(now=now)
@@ -196,7 +194,7 @@ def test_a_part_that_left_with_faults_and_no_repair(east: Cluster, now: datetime
     )
 
 
-def test_a_node_that_invents_serial_numbers_floods_nobody(
+def test_serial_numbers_invented_by_one_node_are_bounded(
     east: Cluster, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(core, "MAX_NEW_A_DAY", 4)

@@ -63,7 +63,7 @@ def test_a_mistake_without_a_place_in_the_document(tmp_path: Path) -> None:
     assert str(caught.value).split("\n")[1] == f"{file}:1:1: The text contains no policy."
 
 
-def test_warnings_are_printed_and_hinder_nothing(tmp_path: Path) -> None:
+def test_warnings_are_printed_and_do_not_block(tmp_path: Path) -> None:
     file = tmp_path / "a.yaml"
     file.write_text(policy("a", codes='["31"]'))
     said, warned = run("apply", "-f", str(file))

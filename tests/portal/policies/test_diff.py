@@ -26,7 +26,7 @@ def rules(*lines: str) -> str:
 FIRST, SECOND, THIRD = (f'{{priority: {n}, errorCode: ["{n}"], actions: [{{name: cordon}}]}}' for n in (48, 62, 79))
 
 
-def test_equal_texts_differ_in_nothing() -> None:
+def test_equal_texts_have_no_differences() -> None:
     assert compare(policy("a"), policy("a")) == services.Difference((), ())
 
 
@@ -35,12 +35,12 @@ def test_a_comment_is_a_change_of_lines_only() -> None:
     assert (found.lines[:2], found.lines[3], found.changes) == (("--- old", "+++ new"), "+# why", ())
 
 
-def test_what_means_the_same_is_no_change() -> None:
+def test_an_equivalent_text_is_no_change() -> None:
     new = policy("a").replace("[{name: cordon}]", "~") + "      mode: enforce\n      verify: false\n"
     assert changes(policy("a"), new) == []
 
 
-def test_values_are_told_with_their_place() -> None:
+def test_changed_values_are_listed_with_their_place() -> None:
     new = policy("a", priority=11, codes='["62", "48"]', extra="      budget: 10%\n")
     assert changes(policy("a"), new) == [
         ("spec.rules[0].priority", 10, 11),
@@ -54,7 +54,7 @@ def test_a_rule_that_was_put_in_front_moves_the_others_and_changes_none() -> Non
     assert (path, old, new["errorCode"]) == ("spec.rules[0]", None, ["48"])
 
 
-def test_a_rule_that_was_taken_out_is_told_by_its_old_place() -> None:
+def test_a_removed_rule_is_listed_by_its_old_place() -> None:
     [(path, old, new)] = changes(rules(FIRST, SECOND, THIRD), rules(FIRST, THIRD))
     assert (path, old["errorCode"], new) == ("spec.rules[1]", ["62"], None)
 

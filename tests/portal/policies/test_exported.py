@@ -88,7 +88,7 @@ def test_an_item_that_is_no_policy_is_refused(item: object) -> None:
     assert services.validate(yaml.safe_dump({"kind": "List", "items": [item]})).problems
 
 
-def test_what_people_wrote_is_kept() -> None:
+def test_metadata_that_people_wrote_is_kept() -> None:
     metadata = {"name": "a", "labels": {"b": "c"}, "annotations": {"d": "e", "uid": "f"}}
     assert document.without_server_fields({"metadata": metadata, "spec": {"status": 1}}) == {
         "metadata": metadata,

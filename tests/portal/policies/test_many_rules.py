@@ -27,7 +27,7 @@ def text(rule: str, count: int) -> str:
         ('priority: {1}\n      mode: shadow\n      errorCode: ["62"]\n      ' + SELECTOR, False),
     ],
 )
-def test_many_rules_are_validated_with_work_that_grows_as_they_do(rule: str, overlaps: bool) -> None:
+def test_the_work_of_validating_grows_linearly_with_the_rules(rule: str, overlaps: bool) -> None:
     count = POOLS if SELECTOR in rule else RULES
     few = work.calls(lambda: services.validate(text(rule, count // 4)))
     twice = work.calls(lambda: services.validate(text(rule, count // 2)))

@@ -86,7 +86,7 @@ def test_any_two_revisions_are_compared(three: None, browser: Browser) -> None:
         assert client.get(nowhere).status_code == 404
 
 
-def test_going_back_asks_for_a_reason_and_shows_what_changes(three: None, browser: Browser) -> None:
+def test_a_rollback_asks_for_a_reason_and_shows_the_changes(three: None, browser: Browser) -> None:
     client = browser("admin")
     ask = "/policies/a/rollback/?revision=1"
     assert ask in page(client.get("/policies/a/"))
@@ -118,13 +118,13 @@ def test_a_policy_is_archived_with_a_reason_and_brought_back(three: None, browse
     assert queries.candidates()[0].rule.codes == ("64",)
 
 
-def test_a_draft_is_compared_with_what_is_in_force(three: None, browser: Browser) -> None:
+def test_a_draft_is_compared_with_the_policy_in_force(three: None, browser: Browser) -> None:
     said = page(browser("admin").post("/policies/validate/", {"text": policy("a", codes='["48"]')}))
     assert "Changes since a, revision 3" in said
     assert "<ins>+       errorCode: [&quot;48&quot;]" in said
 
 
-def test_what_a_rule_asks_for_is_shown(browser: Browser) -> None:
+def test_the_conditions_and_limits_of_a_rule_are_shown(browser: Browser) -> None:
     extra = (
         '      match: {sxid: ["11004"], checks: [remapped], kinds: [agent], minCount: 3, within: 1h}\n'
         "      budget: 10%\n      cooldown: 2h\n      approval: {approvers: 2}\n"

@@ -77,7 +77,7 @@ def test_a_text_without_a_policy_is_refused() -> None:
     assert problems("# only a comment\n") == [(1, 1, "", "The text contains no policy.")]
 
 
-def test_a_name_may_stand_once_in_a_text() -> None:
+def test_a_name_may_occur_once_in_a_text() -> None:
     text = policy("twin") + "---\n" + policy("twin", codes='["63"]')
     [(line, _, path, message)] = problems(text)
     assert (path, message) == ("metadata.name", "Policy twin is defined twice, first in line 3.")
@@ -97,7 +97,7 @@ def test_all_documents_are_applied_or_none(now: datetime) -> None:
     assert (Policy.objects.count(), Revision.objects.count(), Entry.objects.count()) == (0, 0, 0)
 
 
-def test_a_revision_is_made_only_where_the_text_says_something_else(now: datetime) -> None:
+def test_a_revision_is_made_only_for_a_changed_text(now: datetime) -> None:
     apply(policy("a") + "---\n" + policy("b", codes='["63"]'), now)
     again = "# a comment\n" + policy("a") + "---\n" + policy("b", codes='["64"]')
     rows = apply(again, now + timedelta(hours=1))
@@ -356,7 +356,7 @@ def test_the_age_of_a_policy_that_is_edited_counts(now: datetime) -> None:
     assert message.startswith("z#1 and a#1 both have priority 10")
 
 
-def test_ties_among_the_rules_in_force_are_not_told_again(now: datetime) -> None:
+def test_ties_among_the_rules_in_force_are_not_warned_about_again(now: datetime) -> None:
     apply(policy("a") + "---\n" + policy("b"), now)
     assert warnings(policy("c", codes='["48"]')) == []
 

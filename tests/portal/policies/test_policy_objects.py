@@ -71,7 +71,7 @@ def test_an_object_is_a_policy_until_it_is_gone(world: World) -> None:
     assert (row.archived_by, code_of(row.archived_because)) == ("cluster:c1", "policy_object_gone")
 
 
-def test_it_holds_in_its_own_cluster_only(world: World) -> None:
+def test_an_object_applies_in_its_own_cluster_only(world: World) -> None:
     other = Cluster.objects.create(name="c2", created_at=world.now)
     uninstall = connections.install(other.pk, FakeCluster())
     put(world)
@@ -87,7 +87,7 @@ def test_it_holds_in_its_own_cluster_only(world: World) -> None:
     uninstall()
 
 
-def test_it_is_read_only_in_the_portal_and_can_be_exported(world: World) -> None:
+def test_a_policy_from_an_object_is_read_only_and_can_be_exported(world: World) -> None:
     put(world)
     read(world)
     text = services.export()
@@ -230,7 +230,9 @@ def test_only_the_portals_own_policies_call_others_cut_power_and_act_for_program
         (STANDBY, {"matches": [{}]}),
     ],
 )
-def test_a_wrong_object_is_told_and_stops_no_other(world: World, kind: port.CustomKind, spec: dict[str, Any]) -> None:
+def test_an_invalid_object_gets_a_status_and_does_not_stop_the_others(
+    world: World, kind: port.CustomKind, spec: dict[str, Any]
+) -> None:
     world.kube.put_custom_object(kind, "wrong", spec)
     put(world)
     assert read(world) == 1
@@ -246,7 +248,7 @@ def test_two_objects_of_one_name_are_not_mixed(world: World) -> None:
 
 
 @pytest.mark.parametrize("setting", [{"mode": "shadow"}, {"mode": "paused"}, {"acted_on_by": "KCE"}])
-def test_inv_48_in_shadow_nothing_is_written(world: World, setting: dict[str, Any]) -> None:
+def test_inv_48_in_shadow_mode_nothing_is_written(world: World, setting: dict[str, Any]) -> None:
     cluster_settings.set_cluster(world.cluster, setting, actor="test", reason="", now=world.now)
     put(world)
     assert read(world) == 1
@@ -256,7 +258,7 @@ def test_inv_48_in_shadow_nothing_is_written(world: World, setting: dict[str, An
     assert Incident.objects.get().decisions.get().mode != "enforce"
 
 
-def test_a_silent_cluster_changes_nothing(world: World) -> None:
+def test_a_silent_cluster_changes_no_policy(world: World) -> None:
     put(world)
     read(world)
     world.kube.fail("custom_objects", port.Unavailable("down"))

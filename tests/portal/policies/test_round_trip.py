@@ -59,7 +59,7 @@ def in_force() -> dict[tuple[str, str], document.Policy | document.StandbyPolicy
 
 @given(texts())
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_what_is_exported_says_what_was_applied(named_things: None, given_text) -> None:
+def test_an_export_equals_the_applied_policies(named_things: None, given_text) -> None:
     text, policies = given_text
     Policy.objects.all().delete()
     services.apply(text.encode(), author="x", reason="", now=NOW)
@@ -86,7 +86,7 @@ def test_what_is_exported_says_what_was_applied(named_things: None, given_text) 
         "\ufeff" + policy("a"),
     ],
 )
-def test_an_export_stands_among_others(text: str) -> None:
+def test_an_export_can_be_applied_beside_other_policies(text: str) -> None:
     services.apply(text, author="x", reason="", now=NOW)
     services.apply(policy("b", codes='["63"]') + "---\n" + policy("0a", codes='["64"]'), author="x", reason="", now=NOW)
     before = in_force()
@@ -101,6 +101,6 @@ def test_the_authors_words_are_kept() -> None:
     assert services.export() == text
 
 
-def test_some_are_exported_by_name() -> None:
+def test_selected_policies_are_exported_by_name() -> None:
     services.apply(policy("a") + "---\n" + policy("b", codes='["63"]'), author="x", reason="", now=NOW)
     assert services.export(["b"]) == policy("b", codes='["63"]')

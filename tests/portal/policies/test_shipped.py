@@ -83,7 +83,7 @@ def test_an_unknown_pack_or_mode_is_named(pack: str, mode: str, field: str) -> N
         ("ladder", "xid", 13, [], False),
     ],
 )
-def test_what_a_pack_does(
+def test_each_pack_acts_on_its_faults(
     pack: str, kind: str, code: int | str, actions: list[str], person: bool, now: datetime
 ) -> None:
     services.install_pack(pack, author="user:anna", reason="", now=now)
@@ -107,7 +107,7 @@ def test_konduktors_taint_is_its_own(now: datetime) -> None:
     assert dict(action.attribute) == taint
 
 
-def test_the_packs_of_a_page_name_what_is_installed(now: datetime) -> None:
+def test_each_pack_lists_its_installed_policies(now: datetime) -> None:
     services.install_pack("kce", author="user:anna", reason="", now=now)
     found = {pack.name: pack for pack in services.packs()}
     assert list(found) == list(shipped.PACKS)

@@ -24,7 +24,7 @@ def message(text: str) -> str:
     return problem.message
 
 
-def test_it_is_kept_like_any_policy(now: datetime) -> None:
+def test_a_standby_policy_has_revisions_like_any_policy(now: datetime) -> None:
     rows = apply(f"{KCE_EXAMPLE}---\n{STANDBY_EXAMPLE}", now)
     assert [(row.kind, row.name, row.revision) for row in rows] == [
         ("RescuePolicy", "test-1", 1),
@@ -38,7 +38,7 @@ def test_it_is_kept_like_any_policy(now: datetime) -> None:
     assert [row.revision for row in apply(services.export(), now)] == [1, 1]
 
 
-def test_none_means_no_rules(now: datetime) -> None:
+def test_without_a_standby_policy_there_are_no_rules(now: datetime) -> None:
     assert queries.standby_rules() == ()
     apply(standby(), now)
     services.delete("s", kind=queries.STANDBY, author="x", reason="", now=now)
@@ -55,7 +55,7 @@ def test_a_name_may_be_a_policys_and_a_standby_policys(now: datetime) -> None:
         services.two_revisions("s", 1, 2, kind=queries.STANDBY)
 
 
-def test_there_is_one_at_most(now: datetime) -> None:
+def test_at_most_one_standby_policy_exists(now: datetime) -> None:
     assert message(standby("a") + "---\n" + standby("b")) == MANY + "Put these matches into a."
     assert "is defined twice" in message(standby("a") + "---\n" + standby("a"))
     apply(standby("a"), now)

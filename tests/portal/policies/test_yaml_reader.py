@@ -50,7 +50,7 @@ def test_a_scalar_is_read_as_every_yaml_reader_would(written: str, value: object
 
 
 @pytest.mark.parametrize("written", ["on", "Off", "YES", "no", "062", "0x1F", "0b1", "1:30", "1_000", "9" * 19])
-def test_what_yaml_readers_read_differently_is_refused(written: str) -> None:
+def test_values_that_yaml_readers_read_differently_are_refused(written: str) -> None:
     [document], [(line, column, path, message)] = read(f"a: 1\nkey: {written}\n")
     assert (line, column, path) == (2, 1 + len("key: "), "key")
     assert message == f'YAML 1.1 and 1.2 read {written} differently; write "{written}" to mean the text'
@@ -68,7 +68,7 @@ def test_a_place_is_the_key_of_a_value_and_the_start_of_an_item() -> None:
     assert document.at(("nothing",)) == (1, 1)
 
 
-def test_documents_are_told_apart_and_keep_their_own_text() -> None:
+def test_yaml_documents_are_separated_and_keep_their_own_text() -> None:
     text = "# first\na: 1 # one\n---\n\n---\n# second\nb: 2\n...\n---\n- 3\n"
     documents, problems = yaml_reader.read(text)
     assert problems == []
@@ -82,7 +82,7 @@ def test_empty_documents_are_passed_over(text: str) -> None:
     assert read(text) == ([], [])
 
 
-def test_carriage_returns_and_a_byte_order_mark_change_nothing() -> None:
+def test_carriage_returns_and_a_byte_order_mark_are_ignored() -> None:
     documents, problems = yaml_reader.read(yaml_reader.decode("\ufeffa: 1\r\nb:\r\n  c: on\r\n".encode()))
     assert documents[0].content == {"a": 1, "b": {"c": "on"}}
     assert [(p.line, p.column, p.path) for p in problems] == [(3, 6, "b.c")]
@@ -152,11 +152,11 @@ def test_the_size_is_bounded_in_bytes() -> None:
         ("? [1]\n: 2\n", (1, 3, "", "A key must be a string, not a list or a mapping.")),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_its_place(text: str | bytes, expected: tuple[int, int, str, str]) -> None:
+def test_an_unreadable_text_is_refused_with_its_place(text: str | bytes, expected: tuple[int, int, str, str]) -> None:
     assert refusal(text) == expected
 
 
-def test_a_syntax_error_says_what_the_parser_said() -> None:
+def test_a_syntax_error_has_the_message_of_the_parser() -> None:
     line, column, path, message = refusal("a: 1\n b: 2\n")
     assert (line, column, path) == (2, 3, "")
     assert message == "Invalid YAML: mapping values are not allowed in this context"

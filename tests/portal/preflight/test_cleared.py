@@ -48,7 +48,7 @@ def test_a_clean_run_closes_both(world: World) -> None:
     assert {code_of(one.closed_because) for one in Incident.objects.all()} == {"preflight_cleared"}
 
 
-def test_a_clean_run_that_is_told_late_closes_nothing_of_after_it(world: World) -> None:
+def test_a_late_clean_run_closes_no_newer_fault(world: World) -> None:
     tested_at = world.now - timedelta(minutes=1)
     flagged(world)
     for node in range(1, 5):
@@ -74,7 +74,7 @@ def test_a_run_that_proves_less_closes_less(world: World, later: Any, expected: 
     assert states() == expected
 
 
-def test_an_incomplete_run_closes_nothing(world: World) -> None:
+def test_an_incomplete_run_closes_no_incident(world: World) -> None:
     flagged(world)
     for node in (1, 2, 3):
         run = receive(world, raw(node), uid="later").run

@@ -91,7 +91,7 @@ def test_an_incident_fails_the_gate_and_its_end_does_not_pass_it_again(world: Wo
     assert labels(world) == ["passed", None, "passed", "passed"]
 
 
-def test_another_machine_of_that_name_is_unknown(world: World) -> None:
+def test_another_machine_of_the_same_name_is_unknown(world: World) -> None:
     ran(world)
     Node.objects.filter(name="gpu-3").update(uid="another")
     assert gates(world) == ["passed", "passed", "unknown", "passed"]
@@ -128,7 +128,7 @@ def test_labels_are_removed_once_they_are_switched_off(world: World) -> None:
 
 
 @pytest.mark.parametrize("quiet", [{"mode": "shadow"}, {"mode": "paused"}, {"acted_on_by": "NVSentinel"}], ids=str)
-def test_nothing_is_labelled_in_modes_without_writes(world: World, quiet: dict[str, Any]) -> None:
+def test_no_label_is_written_in_modes_without_writes(world: World, quiet: dict[str, Any]) -> None:
     ran(world)
     Cluster.objects.update(**quiet)
     assert labels(world) == [None] * 4

@@ -124,7 +124,7 @@ def test_a_slow_link_is_found_with_two_partners(sim: SimWorld) -> None:
     assert (row.nccl_plan.slow, row.nccl_plan.rule) == ([weak], "validation")
 
 
-def test_an_all_reduce_that_breaks_proves_nothing(sim: SimWorld) -> None:
+def test_a_failed_all_reduce_is_no_proof(sim: SimWorld) -> None:
     broken, *_ = names(sim)
     sim.simulated.built.machines[broken].nccl_fails = True
     row = finished(sim, begin(sim, broken))
@@ -151,7 +151,7 @@ def test_no_test_where_it_cannot_be(sim: SimWorld) -> None:
     assert jobs(sim) == 0
 
 
-def test_it_waits_for_other_plans_and_for_the_end_of_a_pause(sim: SimWorld) -> None:
+def test_a_test_waits_for_other_plans_and_for_the_end_of_a_pause(sim: SimWorld) -> None:
     first, second, *_ = names(sim)
     other = pair_plans.begin(
         sim.cluster,
@@ -182,7 +182,7 @@ def test_it_waits_for_other_plans_and_for_the_end_of_a_pause(sim: SimWorld) -> N
     assert jobs(sim) == 0
 
 
-def test_plans_that_a_person_cancels_prove_nothing(sim: SimWorld) -> None:
+def test_a_cancelled_plan_is_no_proof(sim: SimWorld) -> None:
     first, *_ = names(sim)
     row = begin(sim, first)
     assert row.nccl_plan is not None

@@ -34,7 +34,7 @@ def test_nodes_of_a_running_plan_are_refused(sim: SimWorld) -> None:
         ({"threshold": float("nan")}, "threshold", "pair_threshold"),
     ],
 )
-def test_a_bad_wish_is_refused(sim: SimWorld, wish: dict[str, Any], field: str, code: str) -> None:
+def test_an_invalid_wish_is_refused(sim: SimWorld, wish: dict[str, Any], field: str, code: str) -> None:
     with pytest.raises(FieldError) as refused:
         begin(sim, **wish)
     assert (refused.value.field, refused.value.reason.code) == (field, code)

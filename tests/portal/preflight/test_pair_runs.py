@@ -60,7 +60,7 @@ def test_nodes_with_other_work_are_waited_for_and_then_left_out(sim: SimWorld) -
         sim.pass_time(30)
 
 
-def test_a_job_of_somebody_else_is_not_used(sim: SimWorld) -> None:
+def test_a_foreign_job_of_the_same_name_is_not_used(sim: SimWorld) -> None:
     first, second, *_ = names(sim)
     plan = begin(sim, first, second)
     name = pair_jobs.names(plan, plan.tests.get())[0]

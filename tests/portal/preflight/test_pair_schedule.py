@@ -66,7 +66,7 @@ def test_idle_nodes_and_spares_are_tested_and_begin_again_when_it_is_time(world:
 @pytest.mark.parametrize(
     "change", [{"nccl_every": 0}, {"nccl_image": ""}, {"mode": "paused"}, {"mode": "shadow"}], ids=str
 )
-def test_nothing_begins_where_it_is_not_to(world: World, change: dict[str, object]) -> None:
+def test_no_scheduled_plan_begins_where_it_is_disabled(world: World, change: dict[str, object]) -> None:
     Cluster.objects.update(**change)
     assert due(world) is None
 

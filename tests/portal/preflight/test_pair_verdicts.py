@@ -63,7 +63,7 @@ def test_a_node_that_fails_sometimes_is_confirmed(sim: SimWorld) -> None:
     assert plan.slow == [bad]
 
 
-def test_kcovers_rule_names_only_who_failed_everywhere(sim: SimWorld) -> None:
+def test_kcovers_rule_names_only_nodes_that_failed_every_test(sim: SimWorld) -> None:
     bad = names(sim)[1]
     slow(sim, bad)
     plan = finish(sim, begin(sim, rule="kcover", rounds=3))
@@ -92,7 +92,7 @@ def test_two_nodes_without_a_third_are_inconclusive(sim: SimWorld) -> None:
     assert Incident.objects.count() == 0
 
 
-def test_many_suspects_are_a_storm_and_open_nothing(sim: SimWorld) -> None:
+def test_many_suspects_are_a_storm_and_open_no_incident(sim: SimWorld) -> None:
     bad = names(sim)[:3]
     for name in bad:
         slow(sim, name)

@@ -94,7 +94,7 @@ def test_inv_47_a_forged_object_counts_for_no_node_without_the_workload(world: W
         {"report": '{"workload_size": NaN, "node_name": "gpu-1"}'},
     ],
 )
-def test_nonsense_is_read_once_and_stops_no_other(world: World, spec: dict[str, Any]) -> None:
+def test_an_invalid_object_is_read_once_and_does_not_stop_the_others(world: World, spec: dict[str, Any]) -> None:
     in_job(world, 1, 2)
     put(world, 1, **spec)
     put(world, 2)

@@ -77,7 +77,7 @@ def reports(told_by: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("told_by", ["itself", "peers", "both"])
-def test_inv_41_order_duplicates_and_which_end_told_change_nothing(world: World, told_by: str) -> None:
+def test_inv_41_order_duplicates_and_the_reporting_end_change_nothing(world: World, told_by: str) -> None:
     rng = random.Random(41)
     for number, order in enumerate(itertools.permutations(reports(told_by))):
         sent = [*order]
@@ -97,7 +97,7 @@ def test_inv_41_order_duplicates_and_which_end_told_change_nothing(world: World,
     assert services.report_verdicts(now=world.now) == 0
 
 
-def test_the_verdict_on_a_node_is_found_among_what_a_newer_version_said(world: World) -> None:
+def test_the_verdict_on_a_node_is_found_among_reasons_of_a_newer_version(world: World) -> None:
     for body in reports("both"):
         run = receive(world, body).run
     (slow,) = run.because
@@ -137,7 +137,7 @@ def test_inv_41_two_nodes_are_suspects_not_two_slow_nodes(world: World) -> None:
     assert services.report_verdicts(now=world.now) == 0
 
 
-def test_an_abnormal_node_is_told_at_once(world: World) -> None:
+def test_an_abnormal_node_is_reported_at_once(world: World) -> None:
     run = receive(world, raw(3, gpu_check=2)).run
     assert (run.state, run.abnormal) == ("waiting", ["gpu-3"])
     assert services.report_verdicts(now=world.now) == 1
@@ -156,7 +156,7 @@ def test_a_report_that_takes_itself_back_is_no_longer_abnormal(world: World) -> 
     assert services.report_verdicts(now=world.now) == 0
 
 
-def test_a_rerun_a_size_of_its_own_and_late_reports_begin_anew(world: World) -> None:
+def test_a_rerun_another_size_and_a_late_report_begin_new_runs(world: World) -> None:
     first = receive(world, raw(1)).run
     assert receive(world, raw(1), uid="u2").run.pk != first.pk
     assert receive(world, raw(1)).change == "same"
@@ -179,7 +179,7 @@ def test_a_rerun_a_size_of_its_own_and_late_reports_begin_anew(world: World) -> 
     assert done.run.state == "complete"
 
 
-def test_one_node_does_not_end_the_run_of_nodes_that_agree_on_its_size(world: World) -> None:
+def test_one_node_with_another_size_does_not_end_the_run(world: World) -> None:
     agreed = [receive(world, raw(node)).run for node in (1, 2)][-1]
     for size in (6, 8, 6):  # a node that is no part of the job, as often as it likes
         other = receive(world, raw(3, workload_size=size))
@@ -249,7 +249,7 @@ def test_refusals_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> 
     assert PreflightRefusal.objects.count() == 3
 
 
-def test_only_what_is_read_is_kept(world: World) -> None:
+def test_only_known_fields_are_kept(world: World) -> None:
     body = raw(1, extra="x" * 9000, rank=3, gpu_check="y" * 9000)
     body["batches"].append({"batch_idx": 14, "pair": ["z"], "log": "x" * 9000})
     body["batches"][0] |= {"rc": 0, "status": "s" * 900, "allreduce_ms": 1.5}
@@ -259,7 +259,7 @@ def test_only_what_is_read_is_kept(world: World) -> None:
     assert report.body["batches"][0]["allreduce_ms"] == 1.5
 
 
-def test_a_storm_of_flagged_nodes_is_told_once_each_across_crashes(world: World, monkeypatch: Any) -> None:
+def test_a_storm_of_flagged_nodes_is_reported_once_each_across_crashes(world: World, monkeypatch: Any) -> None:
     for node in range(1, 5):
         receive(world, raw(node, gpu_check=2))
     calls = []

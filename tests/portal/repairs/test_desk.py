@@ -69,7 +69,7 @@ def test_a_repair_from_the_report_to_the_proof(report: Report, node: Node, now: 
 
 @pytest.mark.parametrize("state", State)
 @pytest.mark.parametrize("verb", Verb)
-def test_a_verb_changes_a_row_only_where_the_life_cycle_allows_it(
+def test_a_move_changes_a_row_only_where_the_life_cycle_allows_it(
     report: Report, node: Node, now: datetime, verb: Verb, state: State
 ) -> None:
     row = report()
@@ -115,7 +115,7 @@ def test_a_validation_since_the_return_is_the_proof(
     assert row.state == state
 
 
-def test_validations_before_the_return_or_of_others_prove_nothing(report: Report, node: Node, now: datetime) -> None:
+def test_earlier_and_foreign_validations_are_no_proof(report: Report, node: Node, now: datetime) -> None:
     row = report(*BACK)
     add_validation(node, at=now - HOUR)
     add_validation(add_node(node.cluster, "gpu-2", now), at=now)
@@ -159,7 +159,7 @@ def test_a_machine_that_is_gone_is_never_proved(report: Report, node: Node, now:
     assert services.look_at_validations(now=now) == 0
 
 
-def test_whoever_accepts_owns_it_unless_somebody_is_named(report: Report, now: datetime) -> None:
+def test_accepting_a_repair_makes_the_actor_its_owner_unless_one_is_named(report: Report, now: datetime) -> None:
     row = report()
     assert act(row, Verb.ACCEPT, now=now).assignee == "bob"
     refused = act(row, Verb.REFUSE, now=now)
@@ -167,7 +167,7 @@ def test_whoever_accepts_owns_it_unless_somebody_is_named(report: Report, now: d
     assert act(row, Verb.ACCEPT, now=now).assignee == "ann"
 
 
-def test_a_repair_of_the_portal_is_refused_to_nobody(node: Node, now: datetime) -> None:
+def test_a_refused_repair_of_the_portal_has_no_assignee(node: Node, now: datetime) -> None:
     row = services.report(node, part=GPU, details={"assignee": "cy"}, actor="system", now=now)
     assert act(row, Verb.REFUSE, now=now).assignee == ""
 
@@ -185,7 +185,7 @@ def test_a_date_that_no_calendar_shows_is_refused(report: Report, now: datetime)
         Repair.objects.all().delete()
 
 
-def test_one_open_repair_a_part(report: Report, node: Node, now: datetime) -> None:
+def test_a_part_has_one_open_repair(report: Report, node: Node, now: datetime) -> None:
     row = report()
     with pytest.raises(services.RepairRefused) as error:
         report()
@@ -263,7 +263,7 @@ def test_the_condition_and_the_reason_agree_row_by_row(node: Node, now: datetime
     assert set(Repair.objects.filter(needs.late(now=now)).values_list("pk", flat=True)) == late
 
 
-def test_a_refused_machine_that_left_the_cluster_needs_nobody(report: Report, node: Node, now: datetime) -> None:
+def test_a_refused_repair_of_a_removed_node_needs_no_person(report: Report, node: Node, now: datetime) -> None:
     row = report(Verb.REFUSE)
     later = now + repairs.UNATTENDED_AFTER
     assert queries.left_to_people(now=later).exists()

@@ -133,7 +133,7 @@ def test_a_lost_issue_is_searched_for_before_another_is_created(
     assert len(server.issues) == 1
 
 
-def test_a_missing_transition_is_told_and_holds_up_nothing(
+def test_a_missing_transition_is_reported_and_delays_no_other_issue(
     sink: Sink, server: JiraServer, node: Node, report: Report, now: datetime
 ) -> None:
     server.offered = {"Start": "In Progress"}
@@ -154,7 +154,7 @@ def test_a_missing_transition_is_told_and_holds_up_nothing(
     assert queries.due(now=later) == []
 
 
-def test_refusals_of_jira_are_told_and_retried(sink: Sink, server: JiraServer, report: Report, now: datetime) -> None:
+def test_refusals_of_jira_are_shown_and_retried(sink: Sink, server: JiraServer, report: Report, now: datetime) -> None:
     row = report(Verb.ACCEPT)
     server.failures, server.headers = [429], {"Retry-After": "77"}
     assert deliver(sink, now) == 0

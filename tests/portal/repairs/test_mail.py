@@ -233,11 +233,15 @@ def test_forged_foreign_and_automatic_mails_change_nothing(sink: Sink, report: R
         ("x" * 30_000, VendorEvent.COMMENT, {}, "x" * 299 + "…"),
     ],
 )
-def test_what_a_reply_says(text: str, event: VendorEvent, details: dict[str, Any], comment: str) -> None:
+def test_the_commands_of_a_reply_are_parsed(
+    text: str, event: VendorEvent, details: dict[str, Any], comment: str
+) -> None:
     assert mail_replies.said(text[: mail_replies.MAX_TEXT]) == (event, details, comment)
 
 
-def test_settings_and_failures_of_mail_are_told(sink: Sink, mailbox: Mailbox, report: Report, now: datetime) -> None:
+def test_invalid_mail_settings_and_delivery_failures_are_reported(
+    sink: Sink, mailbox: Mailbox, report: Report, now: datetime
+) -> None:
     for given, field in (
         ({"address": "nobody"}, "address"),
         ({"options": {**OPTIONS, "senders": ""}}, "options"),
@@ -285,7 +289,7 @@ def test_the_script_of_the_manual_passes_a_mail_on(sink: Sink, report: Report, t
 # --- refused for good
 
 
-def test_a_mail_that_is_refused_for_good_is_set_aside_and_holds_up_nothing(
+def test_a_permanently_refused_mail_is_set_aside_and_delays_no_other(
     sink: Sink, mailbox: Mailbox, report: Report, now: datetime
 ) -> None:
     row, mailbox.spam = report(vendor="ACME"), b"wet cable"
@@ -324,7 +328,7 @@ def test_a_mail_that_is_refused_for_good_is_set_aside_and_holds_up_nothing(
     assert queries.trouble(sink, queries.lag(sink, now=now)) is None
 
 
-def test_what_was_set_aside_is_dropped_by_a_person(sink: Sink, mailbox: Mailbox, report: Report, now: datetime) -> None:
+def test_a_set_aside_mail_is_dropped_by_a_person(sink: Sink, mailbox: Mailbox, report: Report, now: datetime) -> None:
     row = report(vendor="ACME")
     reason = reasons.of("sink_folder_unset")
     held = {"topic": "tickets", "number": 7, "repair": row.pk, "because": reason.to_json(), "set_aside_at": now}

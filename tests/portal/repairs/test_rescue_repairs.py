@@ -119,7 +119,7 @@ def test_a_node_that_left_for_the_workshop_ends_nothing_and_one_taken_back_does(
     assert row.state == repairs.State.REPORTED
 
 
-def test_nothing_is_opened_while_paused_and_a_cancelled_rescue_leaves_the_repair(world: World) -> None:
+def test_no_repair_is_opened_while_paused_and_a_cancelled_rescue_keeps_its_repair(world: World) -> None:
     world.fault(62)
     fleet.pause(cluster=world.cluster, reason="x", actor="t", now=world.now)
     world.pass_time(60)

@@ -122,7 +122,9 @@ def test_no_event_closes_a_repair_or_takes_up_a_refused_one(acme: Vendor, report
         assert problem(acme.send(event, row.pk, ticket="x"), 409)["code"] == "repair_verb_not_now"
 
 
-def test_a_repeated_delivery_gets_its_answer_and_changes_nothing(acme: Vendor, report: Report, now: datetime) -> None:
+def test_a_repeated_delivery_gets_the_first_answer_and_changes_nothing(
+    acme: Vendor, report: Report, now: datetime
+) -> None:
     row = report(vendor="ACME")
     body = json.dumps({"delivery": "x", "event": "accept", "repair": row.pk}).encode()
     answers = [acme.post(body) for _ in range(2)]

@@ -105,7 +105,7 @@ def test_the_figures_of_a_known_history(cluster: Cluster, now: datetime) -> None
     assert past.json()["period"]["faults"] == 1
 
 
-def test_what_cannot_be_reported_is_said(cluster: Cluster) -> None:
+def test_invalid_report_periods_are_refused_by_field(cluster: Cluster) -> None:
     api = caller("viewer", timezone.now())
     for query, field in (
         ("by=color", "by"),

@@ -54,7 +54,7 @@ def test_a_machine_with_four_faults_gets_one_repair_with_its_basis(east: Cluster
     assert reported(timezone.now()) == []
 
 
-def test_what_was_repaired_or_replaced_does_not_count(east: Cluster) -> None:
+def test_repaired_or_replaced_parts_do_not_count(east: Cluster) -> None:
     now = timezone.now()
     of = lemon(east, "gpu-1")
     (row,) = lemon_repairs.report_lemons(now=now)
@@ -83,7 +83,7 @@ def test_a_pass_is_bounded_and_waits_for_people(east: Cluster) -> None:
     assert len(reported(now)) == 1  # a person's own report takes no place
 
 
-def test_the_page_and_rest_state_what_the_setting_would_do(east: Cluster) -> None:
+def test_the_page_and_rest_show_the_effect_of_the_setting(east: Cluster) -> None:
     Cluster.objects.update(lemon_repairs=False)
     lemon(east, "gpu-1")
     lemon(east, "gpu-2", 2, 5)

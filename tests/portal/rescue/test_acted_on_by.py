@@ -16,7 +16,7 @@ def set_other(world: World, name: str) -> None:
     )
 
 
-def test_inv_48_nothing_is_written_where_another_system_acts(world: World) -> None:
+def test_inv_48_nothing_is_written_while_another_system_acts(world: World) -> None:
     set_other(world, "NVSentinel")
     before = world.kube.list_nodes()
     world.fault()
@@ -37,7 +37,7 @@ def test_a_rescue_that_runs_makes_no_further_call(world: World) -> None:
     assert world.kube.list_nodes() == before
 
 
-def test_when_the_other_system_has_left_the_fault_is_decided_again(world: World) -> None:
+def test_faults_are_decided_again_when_the_other_system_has_left(world: World) -> None:
     set_other(world, "NVSentinel")
     services.sweep(now=world.now)
     world.fault()
@@ -55,7 +55,7 @@ def test_a_pause_stays_a_pause(world: World) -> None:
     assert fleet.mode_now(cluster)[0] == fleet.mode_of(cluster)[0] == "paused"
 
 
-def test_its_end_loosens_and_its_beginning_does_not(world: World) -> None:
+def test_removing_the_other_system_loosens_and_adding_it_does_not(world: World) -> None:
     assert not pending_changes.loosens_settings(world.cluster, {"acted_on_by": "NVSentinel"})
     set_other(world, "NVSentinel")
     cluster = Cluster.objects.get()

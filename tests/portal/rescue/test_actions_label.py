@@ -70,7 +70,7 @@ def test_the_value_from_before_comes_back(labelled: World, before: str | None) -
 
 
 @pytest.mark.parametrize("now", [None, "by-hand"])
-def test_a_value_that_somebody_gave_since_stays_theirs(labelled: World, now: str | None) -> None:
+def test_a_label_value_that_another_person_set_is_kept(labelled: World, now: str | None) -> None:
     labelled.kube.label_node(NODE, {"example.com/health": "good"})
     labelled.fault(62)
     labelled.work()
@@ -81,7 +81,7 @@ def test_a_value_that_somebody_gave_since_stays_theirs(labelled: World, now: str
 
 
 @pytest.mark.parametrize("after", [False, True])
-def test_a_worker_that_dies_is_gone_on_from(labelled: World, after: bool) -> None:
+def test_a_label_step_continues_after_its_worker_died(labelled: World, after: bool) -> None:
     labelled.kube.label_node(NODE, {"example.com/health": "good"})
     worker_kills.kill_at(labelled.kube, "apply_node", call=1, after=after)
     labelled.fault(62)

@@ -76,7 +76,7 @@ def heal(world: World) -> None:
     raise AssertionError([(step.name, step.state, str(step.why)) for step in world.rescue().steps.all()])
 
 
-def test_it_is_drained_tainted_handed_over_and_handed_back(make: Any, other: OtherSystem) -> None:
+def test_a_node_is_drained_tainted_handed_over_and_handed_back(make: Any, other: OtherSystem) -> None:
     world = make()
     world.kube.add_pod("default", "train", node=NODE)
     handed_over(world)
@@ -101,7 +101,7 @@ def test_it_is_drained_tainted_handed_over_and_handed_back(make: Any, other: Oth
     assert proofs.broken_claim(world.rescue()) == ""
 
 
-def test_what_could_not_be_repaired_stays_offline_for_a_person(make: Any) -> None:
+def test_an_unrepaired_node_stays_offline_for_a_person(make: Any) -> None:
     world = make()
     handed_over(world)
     services.callback(world.rescue(), "failed", now=world.now, message="no spare part")
@@ -159,7 +159,7 @@ def test_inv_52_a_worker_that_dies_hands_the_node_over_once(make: Any, other: Ot
     assert patched == (1 if after else 2)
 
 
-def test_it_follows_a_reboot_only_if_that_failed(make: Any, other: OtherSystem) -> None:
+def test_offline_follows_a_reboot_only_if_it_failed(make: Any, other: OtherSystem) -> None:
     world = make("{name: drain}, {name: reboot}, ")
     world.fault(62)
     for _ in range(10):

@@ -147,7 +147,7 @@ def test_a_dead_machine_returns(machine: Machine) -> None:
     assert machine.controller.resets == ["ForceOff", "On"]
 
 
-def test_without_a_driver_a_person_is_asked(settings: Any) -> None:
+def test_without_a_machine_driver_the_rescue_is_held(settings: Any) -> None:
     made = Machine(driver=False)
     try:
         made.fault(62)
@@ -164,7 +164,7 @@ def test_the_controller_of_another_machine_is_never_used(machine: Machine) -> No
     assert machine.controller.asked == []
 
 
-def test_a_controller_without_a_uuid_is_used_only_if_an_admin_says_so(settings: Any) -> None:
+def test_a_controller_without_a_uuid_is_used_only_with_the_setting_of_an_admin(settings: Any) -> None:
     settings.KCOVER_OUTGOING_HOSTS = ("127.0.0.1",)
     made = Machine()
     try:
@@ -181,7 +181,7 @@ def test_a_controller_without_a_uuid_is_used_only_if_an_admin_says_so(settings: 
         made.uninstall()
 
 
-def test_a_machine_that_somebody_switched_off_stays_off_until_a_person_retries(machine: Machine) -> None:
+def test_a_machine_that_was_found_off_stays_off_until_a_person_retries(machine: Machine) -> None:
     machine.controller.power = "Off"
     machine.fault(62)
     assert code_of(machine.until("held").because) == "machine_found_off"
@@ -202,7 +202,7 @@ def test_a_refusal_for_now_is_tried_again(machine: Machine, status: int, after: 
     assert proofs.broken_claim(machine.rescue()) == ""
 
 
-def test_a_refusal_is_for_a_person(machine: Machine) -> None:
+def test_a_refused_request_is_held_for_a_person(machine: Machine) -> None:
     machine.controller.statuses = [403]
     machine.fault(62)
     assert code_of(machine.until("held").because) == "machine_off_refused"
@@ -219,7 +219,7 @@ def test_an_unclear_request_that_had_its_effect_goes_on(machine: Machine, how: s
 
 
 @pytest.mark.parametrize("how", ["500", "cut"])
-def test_inv_16_an_unclear_request_that_shows_no_effect_is_for_a_person(machine: Machine, how: str) -> None:
+def test_inv_16_an_unclear_request_without_an_effect_is_held_for_a_person(machine: Machine, how: str) -> None:
     machine.controller.cut = how == "cut"
     machine.controller.statuses = [] if how == "cut" else [500]
     machine.fault(62)
@@ -271,7 +271,7 @@ def test_inv_13_a_worker_that_dies_at_a_request_never_makes_it_twice(
     assert proofs.broken_claim(machine.rescue()) == ""
 
 
-def test_a_machine_that_does_not_go_off_is_for_a_person(machine: Machine) -> None:
+def test_a_machine_that_does_not_go_off_is_held_for_a_person(machine: Machine) -> None:
     machine.fault(62)
     while not machine.controller.asked:
         machine.until("waiting", step="power_cycle")
@@ -282,7 +282,7 @@ def test_a_machine_that_does_not_go_off_is_for_a_person(machine: Machine) -> Non
     assert machine.controller.asked == ["ForceOff"]
 
 
-def test_a_machine_that_does_not_come_up_is_for_a_person(machine: Machine) -> None:
+def test_a_machine_that_does_not_come_up_is_held_for_a_person(machine: Machine) -> None:
     machine.controller.switched = lambda power: None
     machine.fault(62)
     assert code_of(machine.until("held", seconds=60).because) == "power_cycle_timeout"
@@ -310,7 +310,7 @@ def test_a_machine_that_stays_off_is_switched_on_again(machine: Machine) -> None
     assert machine.controller.asked == ["ForceOff", "On", "On"]
 
 
-def test_a_controller_that_is_away_is_tried_again_and_then_a_persons(machine: Machine) -> None:
+def test_an_unreachable_controller_is_retried_and_then_held_for_a_person(machine: Machine) -> None:
     machine.controller.broken = True
     machine.fault(62)
     machine.until("waiting", step="power_cycle")
@@ -320,7 +320,7 @@ def test_a_controller_that_is_away_is_tried_again_and_then_a_persons(machine: Ma
     assert proofs.broken_claim(machine.rescue()) == ""
 
 
-def test_a_controller_that_goes_away_in_between_is_waited_for(machine: Machine) -> None:
+def test_a_controller_that_becomes_unreachable_in_between_is_waited_for(machine: Machine) -> None:
     machine.fault(62)
     machine.until("waiting", step="power_cycle")
     machine.controller.broken = True
@@ -332,7 +332,7 @@ def test_a_controller_that_goes_away_in_between_is_waited_for(machine: Machine) 
 
 
 @pytest.mark.parametrize("limit", ["maintenance", "exclusion", "pause"])
-def test_inv_37_what_holds_back_is_asked_before_the_request(machine: Machine, limit: str) -> None:
+def test_inv_37_exclusion_and_maintenance_are_checked_before_the_request(machine: Machine, limit: str) -> None:
     machine.controller.broken = True
     machine.fault(62)
     machine.until("waiting", step="power_cycle")
@@ -352,7 +352,7 @@ def test_inv_37_what_holds_back_is_asked_before_the_request(machine: Machine, li
     assert "off_asked_at" not in machine.step("power_cycle").progress
 
 
-def test_inv_21_nothing_is_switched_off_whose_drain_did_not_finish(machine: Machine) -> None:
+def test_inv_21_a_machine_whose_drain_did_not_finish_is_not_switched_off(machine: Machine) -> None:
     machine.kube.add_pod("default", "train-0", node=NODE, labels={"app": "train"})
     machine.kube.add_budget("default", "keep", match={"app": "train"})
     machine.fault(62)
@@ -362,7 +362,7 @@ def test_inv_21_nothing_is_switched_off_whose_drain_did_not_finish(machine: Mach
     assert machine.controller.asked == []
 
 
-def test_a_driver_that_changed_in_between_is_for_a_person(machine: Machine) -> None:
+def test_a_driver_that_changed_in_between_is_held_for_a_person(machine: Machine) -> None:
     machine.fault(62)
     machine.until("waiting", step="power_cycle")
     machines.DRIVERS.delete(Driver.objects.get(), actor="user:ann", now=machine.now)
@@ -422,7 +422,7 @@ def cloud(receiver: OtherSystem) -> Iterator[Machine]:
     made.uninstall()
 
 
-def test_a_cloud_is_asked_once_with_a_signed_request(cloud: Machine, receiver: OtherSystem) -> None:
+def test_a_cloud_gets_one_signed_request(cloud: Machine, receiver: OtherSystem) -> None:
     node = cloud.kube.get_node(NODE)
     receiver.meanwhile = lambda: cloud.__setattr__("boots", 1)
     cloud.fault(62)
@@ -446,7 +446,7 @@ def test_inv_16_an_unclear_request_to_a_cloud_is_never_repeated(
     assert proofs.broken_claim(cloud.rescue()) == ""
 
 
-def test_a_cloud_that_cannot_now_is_asked_again_under_the_same_name(cloud: Machine, receiver: OtherSystem) -> None:
+def test_an_unavailable_cloud_is_called_again_with_the_same_delivery_id(cloud: Machine, receiver: OtherSystem) -> None:
     receiver.statuses = [503, 202]
     cloud.fault(62)
     cloud.until("waiting", step="power_cycle")
@@ -461,7 +461,7 @@ def test_a_cloud_that_cannot_now_is_asked_again_under_the_same_name(cloud: Machi
     assert proofs.broken_claim(cloud.rescue()) == ""
 
 
-def test_a_cloud_that_refuses_is_for_a_person(cloud: Machine, receiver: OtherSystem) -> None:
+def test_a_cloud_that_refuses_is_held_for_a_person(cloud: Machine, receiver: OtherSystem) -> None:
     receiver.statuses = [403]
     cloud.fault(62)
     assert code_of(cloud.until("held").because) == "machine_cycle_refused"

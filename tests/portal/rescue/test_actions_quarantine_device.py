@@ -214,7 +214,7 @@ def test_inv_54_someone_elses_rule_stays(dra: Dra) -> None:
     assert list(dra.rules()) == [rule.name]
 
 
-def test_inv_54_a_rule_that_somebody_deletes_is_left_to_a_person(dra: Dra) -> None:
+def test_inv_54_a_deleted_device_taint_rule_is_held_for_a_person(dra: Dra) -> None:
     dra.heal()
     dra.sync()
     services.reconcile(now=dra.now)
@@ -262,7 +262,7 @@ def test_the_rule_goes_with_the_machine(dra: Dra) -> None:
 
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("verb", ["apply_node", "create_object"])
-def test_inv_54_a_worker_that_dies_taints_once_and_leaves_nothing(dra: Dra, verb: str, after: bool) -> None:
+def test_inv_54_a_worker_that_dies_creates_one_device_taint_rule(dra: Dra, verb: str, after: bool) -> None:
     worker_kills.kill_at(dra.kube, verb, call=1, after=after)
     dra.fault(62)
     assert worker_kills.work(dra)
@@ -294,7 +294,7 @@ def test_shadow_mode_writes_nothing(dra: Dra) -> None:
     assert (dra.kube.writes, dra.rules()) == ([], {})
 
 
-def test_inv_54_a_mark_that_names_another_nodes_rule_deletes_nothing(dra: Dra) -> None:
+def test_inv_54_a_mark_that_names_another_nodes_rule_deletes_no_rule(dra: Dra) -> None:
     """The kubelet of gpu-2 may write the annotation of gpu-2."""
     dra.kube.add_node("gpu-2", gpus=8)
     dra.heal()
@@ -354,7 +354,7 @@ def test_inv_54_a_rescue_of_another_gpu_keeps_the_rule(dra: Dra, pci: str) -> No
         ({}, (False, False)),
     ],
 )
-def test_inv_54_no_source_s_fault_of_the_isolated_gpu_is_closed(
+def test_inv_54_faults_of_the_isolated_gpu_stay_open(
     dra: Dra, named: dict[str, str], stays: tuple[bool, bool], is_described: bool
 ) -> None:
     """However it names the GPU, and whether or not an agent has described the GPUs."""
@@ -384,7 +384,7 @@ def test_inv_54_an_uncordon_by_hand_keeps_the_rule_of_another_gpu(dra: Dra) -> N
     assert open_codes() == ["62"]  # nobody has vouched for the isolated GPU
 
 
-def test_inv_54_a_person_who_skips_the_verification_vouches_for_the_rest_only(dra: Dra) -> None:
+def test_inv_54_skipping_the_verification_closes_only_the_faults_of_other_devices(dra: Dra) -> None:
     dra.heal()
     dra.pass_time(3600)
     dra.fault(64, pci="0000:5d:00")

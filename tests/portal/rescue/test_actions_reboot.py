@@ -53,7 +53,7 @@ def test_inv_16_a_job_that_fails_with_the_machine_between_two_looks_is_no_failur
     assert code_of(world.step("reboot").because) == "reboot_confirmed"
 
 
-def test_a_job_whose_deadline_passes_while_the_machine_boots_holds_nothing(world: World) -> None:
+def test_a_job_whose_deadline_passes_during_the_boot_does_not_hold_the_rescue(world: World) -> None:
     job = asked(world)
     world.kube.set_ready(NODE, False)
     world.pass_time(301)
@@ -68,7 +68,7 @@ def test_a_job_whose_deadline_passes_while_the_machine_boots_holds_nothing(world
 
 
 @pytest.mark.parametrize("given", [{"node": "gpu-2"}, {"boot_id": "another-boot"}], ids=str)
-def test_a_job_of_another_portal_under_the_name_is_not_taken_for_the_own(world: World, given: dict[str, str]) -> None:
+def test_a_job_of_another_portal_with_the_same_name_is_not_used(world: World, given: dict[str, str]) -> None:
     """A second portal, or a new database, counts its rescues from 1, too."""
     world.kube.add_pod("default", "train-0", node=NODE)
     world.fault(62)
@@ -104,7 +104,7 @@ def test_a_long_wait_is_checked_rarely_and_ends_with_the_change_of_the_node(worl
     assert world.step("reboot").state == "done"
 
 
-def test_a_job_that_is_killed_by_the_shutdown_it_asked_for_is_no_failure(world: World) -> None:
+def test_a_reboot_job_killed_by_its_own_shutdown_is_no_failure(world: World) -> None:
     job = asked(world)
     world.kube.finish_job("kcover-jobs", job, succeeded=False)
     world.pass_time(5)  # its pod is gone, and the cluster still calls the node Ready
@@ -137,7 +137,7 @@ def test_a_job_that_never_ran_on_a_node_that_was_down_before_is_a_failure(world:
     assert world.rescue().state == "held"
 
 
-def test_a_machine_that_went_down_and_does_not_come_up_is_for_a_person(world: World) -> None:
+def test_a_machine_that_does_not_come_up_is_held_for_a_person(world: World) -> None:
     job = asked(world)
     world.kube.set_ready(NODE, False)
     world.kube.finish_job("kcover-jobs", job, succeeded=False)
@@ -148,7 +148,7 @@ def test_a_machine_that_went_down_and_does_not_come_up_is_for_a_person(world: Wo
     )
 
 
-def test_inv_21_nothing_is_rebooted_whose_drain_has_not_ended_wherever_it_stands(world: World) -> None:
+def test_inv_21_a_node_whose_drain_has_not_ended_is_not_rebooted(world: World) -> None:
     world.kube.add_pod("default", "train-0", node=NODE, labels={"app": "train"})
     world.kube.add_budget("default", "keep", match={"app": "train"})
     world.fault(62)
@@ -161,7 +161,7 @@ def test_inv_21_nothing_is_rebooted_whose_drain_has_not_ended_wherever_it_stands
 WAITS = HEAL.replace('attribute: {unCordon: "true"}', 'attribute: {waittime: "20min", unCordon: "true"}')
 
 
-def test_what_holds_a_reboot_back_does_not_begin_its_wait_anew(db: None) -> None:
+def test_a_held_reboot_does_not_restart_its_wait(db: None) -> None:
     world = World(policy=WAITS)
     try:
         world.fault(62)
@@ -237,7 +237,7 @@ def test_a_command_that_is_not_answered_in_time_may_have_been_obeyed(world: Worl
     assert world.step("reboot").state == "done"
 
 
-def test_a_command_that_nobody_ever_answers_is_for_a_person_and_asked_for_once(world: World) -> None:
+def test_an_unanswered_reboot_command_is_sent_once_and_held_for_a_person(world: World) -> None:
     asked_of_the_agent(world)
     world.now += timedelta(minutes=6)
     fleet.expire_commands(now=world.now)
@@ -275,7 +275,7 @@ def test_a_machine_that_rebooted_by_itself_is_waited_for_and_not_rebooted_again(
     assert len(agents.commands("reboot")) == 1
 
 
-def test_a_kubelet_that_stays_dead_after_a_reboot_of_its_own_is_for_a_person(world: World) -> None:
+def test_a_kubelet_that_stays_dead_after_its_own_reboot_is_held_for_a_person(world: World) -> None:
     refused_in_another_boot(world)
     world.until("held", seconds=100)
     assert found_in(world.step("reboot").because, "reboot_timeout")
@@ -283,7 +283,7 @@ def test_a_kubelet_that_stays_dead_after_a_reboot_of_its_own_is_for_a_person(wor
 
 
 @pytest.mark.parametrize("status", ["refused", "failed", "expired"])
-def test_an_agent_that_says_that_it_will_not_reboot_is_believed_at_once(world: World, status: str) -> None:
+def test_an_agent_that_refuses_a_reboot_is_believed_at_once(world: World, status: str) -> None:
     agents.answers(world, asked_of_the_agent(world), status, "not now")
     world.pass_time()
     assert world.rescue().state == "held"

@@ -107,7 +107,7 @@ def test_inv_53_no_other_machine_is_ever_deleted(kind: str, differs: dict[str, s
     fleet.uninstall()
 
 
-def test_inv_53_two_objects_of_one_machine_and_none_at_all_are_a_persons(claims: Fleet) -> None:
+def test_inv_53_two_objects_or_none_of_one_machine_are_held_for_a_person(claims: Fleet) -> None:
     claims.put("claim-2")
     claims.until_asked()
     assert code_of(claims.rescue().because) == "machine_objects_found"
@@ -159,7 +159,7 @@ def test_inv_53_a_worker_that_dies_in_the_request_leaves_at_most_one(claims: Fle
         (port.Unavailable("cut", ambiguous=True), False, 1),
     ],
 )
-def test_inv_53_only_what_surely_did_not_arrive_is_repeated(
+def test_inv_53_only_a_request_that_surely_did_not_arrive_is_repeated(
     claims: Fleet, error: port.KubeError, after: bool, calls: int
 ) -> None:
     claims.kube.fail("delete_object", error, after=after)
@@ -170,7 +170,7 @@ def test_inv_53_only_what_surely_did_not_arrive_is_repeated(
     assert claims.objects() == {"claim-1": after or calls == 2}
 
 
-def test_inv_53_a_refusal_of_a_request_that_was_carried_out_is_no_reason_to_ask_again(fleet: Fleet) -> None:
+def test_inv_53_a_refusal_of_a_completed_request_is_not_repeated(fleet: Fleet) -> None:
     fleet.kube.fail("delete_object", port.Conflict("409"), after=True)
     fleet.until_asked()
     fleet.terminate()
@@ -180,7 +180,7 @@ def test_inv_53_a_refusal_of_a_request_that_was_carried_out_is_no_reason_to_ask_
 
 
 @pytest.mark.parametrize("goes", [True, False])
-def test_inv_53_a_node_that_is_gone_at_the_next_try_was_replaced_if_its_object_goes(fleet: Fleet, goes: bool) -> None:
+def test_inv_53_a_node_that_is_gone_at_the_retry_counts_as_replaced_with_its_object(fleet: Fleet, goes: bool) -> None:
     fleet.kube.fail("delete_object", port.Unavailable("429", retry_after=60.0), after=goes)
     fleet.fault(62)
     while not deletions(fleet):
@@ -198,7 +198,7 @@ def test_inv_53_a_node_that_is_gone_at_the_next_try_was_replaced_if_its_object_g
     assert proofs.broken_claim(found) == ""
 
 
-def test_a_node_that_somebody_deletes_while_its_machine_stays_is_not_replaced(claims: Fleet) -> None:
+def test_a_node_that_was_deleted_while_its_machine_stays_is_not_replaced(claims: Fleet) -> None:
     claims.kube.fail("delete_object", port.Unavailable("cut", ambiguous=True))
     claims.until_asked()
     claims.kube.delete_node(NODE)
@@ -224,7 +224,7 @@ def test_guards_hold_it_back_and_a_driver_is_needed(claims: Fleet) -> None:
     assert deletions(claims) == 0
 
 
-def test_a_node_that_does_not_go_is_a_persons(capi: Fleet) -> None:
+def test_a_node_that_stays_is_held_for_a_person(capi: Fleet) -> None:
     capi.until_asked()
     for _ in range(30):
         capi.pass_time(200)

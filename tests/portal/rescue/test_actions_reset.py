@@ -78,14 +78,14 @@ def test_the_gpu_is_reset_and_the_node_healed(reset: World) -> None:
     assert verbs == ["reset.begun", "reset.done"]
 
 
-def test_by_its_slot_where_no_inventory_names_it(reset: World) -> None:
+def test_a_gpu_without_an_inventory_is_reset_by_its_address(reset: World) -> None:
     reset.node().devices.all().delete()
     reset.fault(62)
     assert asked(reset).args == {"pci": PCI}
 
 
 @pytest.mark.parametrize("kind", ["two", "switch", "none"])
-def test_another_number_of_gpus_is_a_persons_question(reset: World, kind: str) -> None:
+def test_a_fault_of_several_gpus_is_held_for_a_person(reset: World, kind: str) -> None:
     reset.fault(62)
     match kind:
         case "two":
@@ -114,7 +114,7 @@ def test_two_codes_of_one_gpu_are_one_gpu(reset: World) -> None:
     assert asked(reset).args == {"gpu_uuid": f"GPU-{NODE}-0"}
 
 
-def test_nothing_is_reset_under_its_users(reset: World) -> None:
+def test_a_gpu_in_use_is_not_reset(reset: World) -> None:
     reset.kube.add_pod("default", "train-0", node=NODE, gpus=8, labels={"app": "train"})
     reset.kube.add_budget("default", "keep", match={"app": "train"})
     reset.fault(62)
@@ -131,7 +131,7 @@ def test_a_silent_agent_is_no_way_to_reset(reset: World) -> None:
 
 
 @pytest.mark.parametrize("status", ["failed", "refused", "expired", "never"])
-def test_what_is_not_done_is_held_and_never_asked_twice(reset: World, status: str) -> None:
+def test_an_unconfirmed_reset_is_held_and_requested_once(reset: World, status: str) -> None:
     reset.fault(62)
     command = asked(reset)
     if status != "never":
@@ -165,7 +165,7 @@ def test_a_rescue_that_ends_withdraws_the_request(reset: World) -> None:
     assert (command.state, codes_of(command.because)) == ("expired", ["command_withdrawn", "its_rescue_ended"])
 
 
-def test_a_guard_is_asked_right_before_it(reset: World) -> None:
+def test_a_guard_is_evaluated_right_before_the_reset(reset: World) -> None:
     reset.kube.label_node(NODE, {"kcover.io/exclude": "true"})
     reset.fault(62)
     reset.work()
@@ -174,7 +174,7 @@ def test_a_guard_is_asked_right_before_it(reset: World) -> None:
 
 
 @pytest.mark.parametrize("after", [False, True])
-def test_a_worker_that_dies_asks_once(reset: World, monkeypatch: pytest.MonkeyPatch, after: bool) -> None:
+def test_a_worker_that_dies_requests_one_reset(reset: World, monkeypatch: pytest.MonkeyPatch, after: bool) -> None:
     offer, died = agent.offer, []
 
     def dying(*args: object, **more: object) -> str:
@@ -197,7 +197,7 @@ def test_a_worker_that_dies_asks_once(reset: World, monkeypatch: pytest.MonkeyPa
     assert reset.step("reset").state == "done"
 
 
-def test_a_cluster_that_does_not_answer_is_asked_later(reset: World) -> None:
+def test_a_reset_is_requested_once_the_cluster_answers(reset: World) -> None:
     reset.fault(62)
     reset.kube.fail("list_pods", port.Unavailable("down"), times=3)
     assert asked(reset).state == "offered"

@@ -95,7 +95,7 @@ def test_every_pod_of_the_job_is_deleted_after_the_cordon(make, protected: str) 
     assert sorted(done) == ["pod train/llm-0", "pod train/llm-1", "pod train/llm-2"]
 
 
-def test_what_is_not_protected_or_never_restarted_is_left_alone(make) -> None:
+def test_unprotected_and_never_restarted_jobs_are_left_alone(make) -> None:
     world = make()
     add_job(world, "free", NODE, protected="")
     add_job(world, "never", NODE, restart_policy="Never")
@@ -133,7 +133,7 @@ def test_jobs_of_other_kinds(make, kind: str, label: str, owner: str) -> None:
     assert deleted(world) == ["p1", "p2"]
 
 
-def test_once_a_job_within_30_seconds_whoever_asks(make) -> None:
+def test_a_job_is_restarted_once_within_30_seconds(make) -> None:
     world = make()
     add_job(world, "llm", "gpu-1", "gpu-2")
     world.fault(62)
@@ -164,7 +164,7 @@ def test_pods_that_are_leaving_ask_for_no_second_restart(make) -> None:
 
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("call", [1, 2, 3])
-def test_a_worker_that_dies_is_gone_on_from_and_new_pods_stay(make, call: int, after: bool) -> None:
+def test_a_restart_continues_after_its_worker_died_and_new_pods_stay(make, call: int, after: bool) -> None:
     world = make()
     add_job(world, "llm", "gpu-1", "gpu-2", "gpu-3")
     worker_kills.kill_at(world.kube, "delete_pod", call=call, after=after)
@@ -181,7 +181,7 @@ def test_a_worker_that_dies_is_gone_on_from_and_new_pods_stay(make, call: int, a
     assert not left & old
 
 
-def test_an_ambiguous_deletion_is_asked_again_by_uid(make) -> None:
+def test_an_ambiguous_deletion_is_retried_by_uid(make) -> None:
     world = make()
     add_job(world, "llm", "gpu-1", "gpu-2")
     world.kube.fail("delete_pod", port.Unavailable("cut", ambiguous=True), after=True)
@@ -243,7 +243,7 @@ def test_a_restart_that_an_older_portal_recorded_counts_for_each_kind(make) -> N
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.postgres(reason="SQLite's test database is in the memory of one thread")
-def test_many_workers_at_once_restart_it_once(make) -> None:
+def test_concurrent_workers_restart_a_job_once(make) -> None:
     together = 5
     world = make(nodes=together)
     add_job(world, "llm", *(f"gpu-{number}" for number in range(1, together + 1)))

@@ -105,7 +105,7 @@ def test_volcano_gets_one_command_and_no_pod_is_deleted(world: World, dies: str)
     assert Entry.objects.filter(verb="command.done", subject="job train/gang").count() == 1
 
 
-def test_never_is_final_for_kubeflow_only(world: World) -> None:
+def test_restart_policy_never_is_final_for_kubeflow_only(world: World) -> None:
     add_job(world, "llm", NODE, restart_policy="Never")
     add_workload(world, "Job", "prep", labels=OWN)
     add_pods(world, "Job", "prep", {BATCH: "prep"}, count=1, restart_policy="Never")
@@ -114,7 +114,7 @@ def test_never_is_final_for_kubeflow_only(world: World) -> None:
     assert deleted(world) == ["prep-0"]
 
 
-def test_a_person_is_asked_about_a_job_that_does_not_come_back(world: World) -> None:
+def test_a_job_that_does_not_come_back_is_held_for_a_person(world: World) -> None:
     world.kube.broken = frozenset({"llm"})
     add_job(world, "llm", "gpu-1", "gpu-2")
     world.fault(62)
@@ -145,7 +145,7 @@ def test_a_job_that_waits_for_the_node_to_be_repaired_does_not_hold_the_repair(w
     assert "jobs_lack_room" in codes_of(world.step("restart_jobs").because)
 
 
-def test_a_job_that_fails_after_its_restart_is_told(world: World) -> None:
+def test_a_job_that_fails_after_its_restart_is_recorded(world: World) -> None:
     add_job(world, "llm", "gpu-1", "gpu-2")
     world.fault(62)
     world.work()

@@ -54,7 +54,7 @@ def ended(world: World, *results: dict[str, Any], status: str = "done", message:
     return world.rescue()
 
 
-def test_what_passes_is_proved(checking: World) -> None:
+def test_a_passed_check_is_a_proof(checking: World) -> None:
     rescue = ended(checking, PASS, {**PASS, "device": "GPU-2", "status": "warn"}, DCGM)
     assert (rescue.state, checking.step("run_checks").why) == (
         "succeeded",
@@ -83,7 +83,7 @@ def test_inv_42_a_failed_check_fails_the_proof(checking: World) -> None:
         (["nonsense"], "checks_unknown dcgm, pciebw"),
     ],
 )
-def test_inv_42_what_says_nothing_about_the_node_is_held(checking: World, results: list[Any], why: str) -> None:
+def test_inv_42_a_check_without_a_verdict_is_held(checking: World, results: list[Any], why: str) -> None:
     rescue = ended(checking, *results)
     assert rescue.state == "held"
     code, _, named = why.partition(" ")
@@ -119,7 +119,7 @@ def test_an_agent_that_never_answers_is_waited_for_and_then_held(checking: World
     assert codes_of(checking.until("held").because) == ["checks_not_run", "agent_command_expired", "no_answer_in_time"]
 
 
-def test_a_retry_asks_anew_and_an_end_withdraws(checking: World) -> None:
+def test_a_retry_requests_the_checks_again_and_an_end_withdraws_them(checking: World) -> None:
     rescue = ended(checking, PASS)
     services.retry(rescue, actor="user:anna", reason="", now=checking.now)
     checking.pass_time()
@@ -129,7 +129,9 @@ def test_a_retry_asks_anew_and_an_end_withdraws(checking: World) -> None:
 
 
 @pytest.mark.parametrize("after", [False, True])
-def test_a_worker_that_dies_asks_once(checking: World, monkeypatch: pytest.MonkeyPatch, after: bool) -> None:
+def test_a_worker_that_dies_requests_the_checks_once(
+    checking: World, monkeypatch: pytest.MonkeyPatch, after: bool
+) -> None:
     offer, died = agent.offer, []
 
     def dying(*args: object, **more: object) -> str:

@@ -106,7 +106,7 @@ def test_an_operators_release_makes_it_a_standby_again_byte_for_byte(make) -> No
     assert [one.busy for one in standbys.spares(world.cluster.nodes.all(), now=world.now)] == [None]
 
 
-def test_what_others_changed_on_it_meanwhile_stays_theirs(make) -> None:
+def test_labels_that_others_changed_on_a_spare_are_kept(make) -> None:
     world = make("spare-1")
     world.fault(62)
     world.work()
@@ -120,7 +120,7 @@ def test_what_others_changed_on_it_meanwhile_stays_theirs(make) -> None:
     assert node.unschedulable
 
 
-def test_no_spare_is_said_and_the_plan_goes_on(make) -> None:
+def test_a_missing_spare_is_recorded_and_the_plan_continues(make) -> None:
     world = make("spare-1", ready=False)
     world.fault(62)
     world.work()
@@ -134,7 +134,7 @@ def test_no_spare_is_said_and_the_plan_goes_on(make) -> None:
 
 
 @pytest.mark.parametrize("why", ["fault", "marks", "excluded", "cpu", "gone", "probation"])
-def test_a_spare_that_is_not_well_is_not_taken(make, why: str) -> None:
+def test_an_unhealthy_spare_is_not_taken(make, why: str) -> None:
     world = make("spare-1")
     match why:
         case "fault":
@@ -197,7 +197,7 @@ def test_a_node_that_has_a_standby_gets_no_second(make) -> None:
 
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("call", [1, 2])
-def test_a_write_that_breaks_before_or_after_its_effect_is_gone_on_from(make, call: int, after: bool) -> None:
+def test_an_ambiguous_write_to_a_spare_continues(make, call: int, after: bool) -> None:
     world = make("spare-1")
     world.kube.fail("apply_node", port.Unavailable("cut", ambiguous=True), name="spare-1", times=call, after=after)
     world.fault(62)
@@ -209,7 +209,7 @@ def test_a_write_that_breaks_before_or_after_its_effect_is_gone_on_from(make, ca
 
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("call", [1, 2])
-def test_a_worker_that_dies_is_gone_on_from(make, call: int, after: bool) -> None:
+def test_a_standby_step_continues_after_its_worker_died(make, call: int, after: bool) -> None:
     world = make("spare-1", "spare-2")
     before = shape(world.kube.get_node("spare-1"))
     world.kube.label_node("spare-2", {standby.LABEL: None})
@@ -261,7 +261,7 @@ def test_unfit_spares_are_tried_three_times_at_most(make) -> None:
     assert all(writes(world, f"spare-{number}") == 0 for number in range(5))
 
 
-def test_a_promise_of_a_rescue_that_ends_first_is_given_back(make) -> None:
+def test_a_spare_that_was_reserved_for_an_ended_rescue_is_given_back(make) -> None:
     world = make("spare-1")
     before = shape(world.kube.get_node("spare-1"))
     broken = port.Unavailable("down")
@@ -344,7 +344,7 @@ def test_nothing_is_written_while_paused(make) -> None:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.postgres(reason="SQLite's test database is in the memory of one thread")
-def test_inv_40_no_double_promise_with_many_workers_at_once(make) -> None:
+def test_inv_40_a_spare_is_never_reserved_twice_by_concurrent_workers(make) -> None:
     together = 6
     world = make("spare-1", "spare-2", "spare-3", nodes=together)
     bounds = {"storm": {"enabled": False}, "breaker": {"enabled": False}, "rate": {"enabled": False}}

@@ -63,7 +63,7 @@ def test_jobs_of_one_name_and_two_kinds_are_stopped_both(world: World) -> None:
     assert world.step("stop_jobs").why == reasons.of("jobs_stopped", jobs="train/llm, train/llm (TFJob)")
 
 
-def test_what_cannot_be_stopped_is_left_alone(world: World) -> None:
+def test_jobs_that_cannot_be_stopped_are_left_alone(world: World) -> None:
     own = {PROTECTED: "true"}
     world.kube.add_workload("LeaderWorkerSet", "train", "lws", labels=own)
     world.kube.add_workload("JobSet", "train", "queued", labels={**own, "kueue.x-k8s.io/queue-name": "gpus"})
@@ -81,7 +81,7 @@ def test_what_cannot_be_stopped_is_left_alone(world: World) -> None:
     assert suspensions(world) == 0
 
 
-def test_volcano_is_told_to_abort_the_job(world: World) -> None:
+def test_volcano_receives_an_abort_command(world: World) -> None:
     world.kube.add_workload("VolcanoJob", "train", "gang", labels={PROTECTED: "true"})
     world.kube.add_pod(
         "train", "gang-0", node=NODE, owner_kind="Job", owner_name="gang", labels={"volcano.sh/job-name": "gang"}
@@ -93,7 +93,7 @@ def test_volcano_is_told_to_abort_the_job(world: World) -> None:
 
 
 @pytest.mark.parametrize("after", [False, True])
-def test_a_worker_that_dies_at_the_call_is_gone_on_from(world: World, after: bool) -> None:
+def test_a_stop_continues_after_its_worker_died(world: World, after: bool) -> None:
     add_job(world, "llm", NODE, "gpu-2")
     worker_kills.kill_at(world.kube, "suspend_workload", call=1, after=after)
     world.fault(62)
@@ -113,7 +113,7 @@ def test_pods_that_leave_this_node_for_long_are_left_to_the_next_steps(world: Wo
     assert "pods_not_ended" in str(world.step("stop_jobs").because)
 
 
-def test_pods_on_other_nodes_that_do_not_end_are_a_persons_concern(world: World) -> None:
+def test_pods_on_other_nodes_that_do_not_end_are_held_for_a_person(world: World) -> None:
     add_job(world, "llm", NODE, "gpu-2")
     world.fault(62)
     world.work()

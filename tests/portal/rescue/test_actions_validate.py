@@ -110,7 +110,7 @@ def test_a_node_that_fails_stays_isolated_and_gets_a_repair(returning: World) ->
     assert proofs.broken_claim(rescue) == ""
 
 
-def test_what_is_not_proved_is_a_persons_decision(returning: World) -> None:
+def test_an_unproven_node_is_held_for_a_person(returning: World) -> None:
     until_validating(returning)
     answer(returning, dcgm="skipped")
     held = returning.rescue()
@@ -188,7 +188,7 @@ def test_a_rescue_that_ends_withdraws_its_validation(returning: World) -> None:
     assert code_of(entry.data["because"]) == "its_rescue_ended"
 
 
-def test_another_machine_under_the_name_is_neither_proved_nor_returned(returning: World) -> None:
+def test_another_machine_under_the_name_is_neither_validated_nor_returned(returning: World) -> None:
     row = until_validating(returning)
     returning.kube.objects.remove("Node", "", NODE)
     returning.kube.add_node(NODE, gpus=8)
@@ -335,7 +335,7 @@ def test_a_machine_that_comes_back_from_a_repair_is_burned_in(returning: World) 
 
 
 @pytest.mark.parametrize("mode", ["paused", "shadow"])
-def test_nothing_is_requested_while_nothing_may_be_done(returning: World, mode: str) -> None:
+def test_no_validation_is_requested_in_a_mode_without_writes(returning: World, mode: str) -> None:
     returning.fault(62)
     returning.until("waiting", step="verify")
     returning.cluster.mode = mode
@@ -420,7 +420,7 @@ def test_the_isolation_of_another_rule_is_not_undone(returning: World) -> None:
     assert not Validation.objects.exists()
 
 
-def test_one_rescue_of_a_node_never_sees_the_validation_of_another(returning: World) -> None:
+def test_a_rescue_does_not_use_the_validation_of_another(returning: World) -> None:
     first = until_validating(returning)
     services.cancel(returning.rescue(), actor="user:anna", reason="", now=returning.now)
     services.request(returning.node(), "release", actor="user:ann", reason="", now=returning.now)

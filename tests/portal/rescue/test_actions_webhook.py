@@ -67,7 +67,7 @@ def cluster_calls(world: World) -> int:
 # --- told only
 
 
-def test_it_is_told_signed_and_the_plan_goes_on(make, other: OtherSystem, settings: Any) -> None:
+def test_a_webhook_is_sent_signed_and_the_plan_continues(make, other: OtherSystem, settings: Any) -> None:
     settings.KCOVER_PUBLIC_URL = "https://portal.example"
     world = make()
     world.fault(62)
@@ -91,7 +91,7 @@ def test_it_is_told_signed_and_the_plan_goes_on(make, other: OtherSystem, settin
     assert "hush" not in str(begun.data) + str(done.data) + str(reported)
 
 
-def test_it_is_told_again_a_few_times_and_then_gone_on_from(make, other: OtherSystem) -> None:
+def test_a_failing_webhook_is_retried_a_few_times_and_the_plan_continues(make, other: OtherSystem) -> None:
     other.statuses = [500]
     world = make()
     world.fault(62)
@@ -104,7 +104,7 @@ def test_it_is_told_again_a_few_times_and_then_gone_on_from(make, other: OtherSy
     )
 
 
-def test_it_is_told_at_the_third_try(make, other: OtherSystem) -> None:
+def test_a_webhook_is_delivered_at_the_third_attempt(make, other: OtherSystem) -> None:
     other.statuses = [503, 500, 200]
     world = make()
     world.fault(62)
@@ -127,7 +127,7 @@ def test_a_refusal_is_not_repeated_and_no_redirect_followed(make, other: OtherSy
     assert other.calls == 1
 
 
-def test_without_a_secret_it_is_told_unsigned(make, other: OtherSystem) -> None:
+def test_without_a_secret_a_webhook_is_sent_unsigned(make, other: OtherSystem) -> None:
     world = make(secret="")
     world.fault(62)
     world.work()
@@ -158,7 +158,7 @@ def given(world: World) -> Rescue:
     return rescue
 
 
-def test_inv_10_while_it_is_given_nothing_is_done_on_the_node(make, other: OtherSystem, settings: Any) -> None:
+def test_inv_10_a_node_that_was_handed_over_is_not_acted_on(make, other: OtherSystem, settings: Any) -> None:
     settings.KCOVER_PUBLIC_URL = "https://portal.example"
     world = make("2h")
     rescue = given(world)
@@ -177,7 +177,7 @@ def test_inv_10_while_it_is_given_nothing_is_done_on_the_node(make, other: Other
     assert other.calls == 1
 
 
-def test_its_success_gives_the_node_back(make, other: OtherSystem) -> None:
+def test_a_successful_callback_gives_the_node_back(make, other: OtherSystem) -> None:
     world = make("2h")
     rescue = given(world)
     world.now += timedelta(minutes=5)
@@ -193,7 +193,7 @@ def test_its_success_gives_the_node_back(make, other: OtherSystem) -> None:
         services.callback(rescue, "done", now=world.now)
 
 
-def test_a_late_word_about_an_earlier_delivery_is_none_about_this_one(make, other: OtherSystem) -> None:
+def test_a_late_callback_of_an_earlier_delivery_is_ignored(make, other: OtherSystem) -> None:
     world = make("2h")
     rescue = given(world)
     services.callback(rescue, "failed", now=world.now, delivery=f"webhook-{rescue.pk}-1-0")
@@ -210,7 +210,7 @@ def test_a_late_word_about_an_earlier_delivery_is_none_about_this_one(make, othe
     assert world.rescue().state == "succeeded"
 
 
-def test_its_failure_is_a_persons(make, other: OtherSystem) -> None:
+def test_a_failed_callback_is_held_for_a_person(make, other: OtherSystem) -> None:
     world = make("2h")
     services.callback(given(world), "failed", now=world.now, message="no spare part")
     with refused(services.RescueRefused, "called_back_already"):
@@ -225,7 +225,7 @@ def test_its_failure_is_a_persons(make, other: OtherSystem) -> None:
         services.callback(rescue, "maybe", now=world.now)
 
 
-def test_time_over_is_a_persons(make, other: OtherSystem) -> None:
+def test_a_callback_time_out_is_held_for_a_person(make, other: OtherSystem) -> None:
     world = make("1h")
     given(world)
     world.pass_time(3599)
@@ -238,7 +238,7 @@ def test_time_over_is_a_persons(make, other: OtherSystem) -> None:
     assert [one["delivery"][-2:] for one in other.asked] == ["-0", "-1"]
 
 
-def test_an_operator_takes_it_over(make, other: OtherSystem) -> None:
+def test_an_operator_takes_over_a_node(make, other: OtherSystem) -> None:
     world = make("1h")
     rescue = given(world)
     services.take_over(rescue, actor="user:anna", reason="they are on strike", now=world.now)
@@ -254,7 +254,7 @@ def test_an_operator_takes_it_over(make, other: OtherSystem) -> None:
     assert world.rescue().state == "succeeded"
 
 
-def test_inv_08_what_follows_a_take_over_waits_for_the_call_that_gives_the_node_away(
+def test_inv_08_a_rescue_after_a_take_over_waits_for_the_pending_handover(
     make, other: OtherSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = make("1h")
@@ -278,7 +278,7 @@ def test_inv_08_what_follows_a_take_over_waits_for_the_call_that_gives_the_node_
     assert world.rescue().state == "succeeded"
 
 
-def test_an_operator_cancels_or_releases_it(make, other: OtherSystem) -> None:
+def test_an_operator_cancels_or_releases_a_handover(make, other: OtherSystem) -> None:
     world = make("1h")
     rescue = given(world)
     world.sync()
@@ -308,7 +308,7 @@ def test_a_callback_that_is_faster_than_the_answer_counts(
     assert world.rescue().state == "succeeded"
 
 
-def test_what_may_have_arrived_is_not_sent_again(make, other: OtherSystem) -> None:
+def test_a_request_that_may_have_arrived_is_not_sent_again(make, other: OtherSystem) -> None:
     other.cut = True
     world = make("1h")
     rescue = given(world)
@@ -320,7 +320,7 @@ def test_what_may_have_arrived_is_not_sent_again(make, other: OtherSystem) -> No
     assert world.rescue().state == "succeeded"
 
 
-def test_what_was_surely_not_taken_is_sent_again_and_then_a_persons(make, other: OtherSystem) -> None:
+def test_a_refused_handover_is_retried_and_then_held_for_a_person(make, other: OtherSystem) -> None:
     other.statuses = [503, 429, 202]
     world = make("1h")
     world.fault(62)
@@ -333,14 +333,14 @@ def test_what_was_surely_not_taken_is_sent_again_and_then_a_persons(make, other:
     assert (world.rescue().hold, other.calls) == ("external", 3)
 
 
-def test_nobody_there(make, other: OtherSystem) -> None:
+def test_a_handover_to_an_unreachable_host_is_held(make, other: OtherSystem) -> None:
     world = make("1h", url="http://127.0.0.1:9/")
     world.fault(62)
     rescue = world.until("held", seconds=30)
     assert dict(found_in(rescue.because, "handover_failed").params)["host"] == "127.0.0.1"
 
 
-def test_a_refusal_of_the_node_is_a_persons(make, other: OtherSystem) -> None:
+def test_a_refusal_of_the_node_is_held_for_a_person(make, other: OtherSystem) -> None:
     other.statuses = [404]
     world = make("1h")
     world.fault(62)
@@ -349,7 +349,7 @@ def test_a_refusal_of_the_node_is_a_persons(make, other: OtherSystem) -> None:
     assert world.rescue().why == reasons.of("handover_failed", host="127.0.0.1", why=answered)
 
 
-def test_without_a_secret_nothing_is_given(make, other: OtherSystem) -> None:
+def test_without_a_secret_no_node_is_handed_over(make, other: OtherSystem) -> None:
     world = make("1h", secret="")
     world.fault(62)
     world.work()
@@ -358,7 +358,7 @@ def test_without_a_secret_nothing_is_given(make, other: OtherSystem) -> None:
 
 
 @pytest.mark.parametrize("after", [False, True])
-def test_a_worker_that_dies_in_the_call_gives_once(
+def test_a_worker_that_dies_in_the_call_hands_the_node_over_once(
     make, other: OtherSystem, monkeypatch: pytest.MonkeyPatch, after: bool
 ) -> None:
     world = make("1h")
@@ -403,7 +403,7 @@ def test_addresses_of_metadata_are_never_called(url: str) -> None:
     assert "is a blocked address" in str(caught.value) or "is not an HTTP address" in str(caught.value)
 
 
-def test_one_that_is_named_is_called(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_listed_metadata_address_is_called(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.KCOVER_OUTGOING_HOSTS = ["169.254.1.1"]
     dialled: list[str] = []
 
@@ -418,7 +418,7 @@ def test_one_that_is_named_is_called(settings: Any, monkeypatch: pytest.MonkeyPa
     assert dialled == ["169.254.1.1"]
 
 
-def test_the_next_address_is_tried_where_nobody_listens(
+def test_the_next_address_of_a_host_is_tried_after_a_refused_connection(
     other: OtherSystem, monkeypatch: pytest.MonkeyPatch, settings: Any
 ) -> None:
     real = socket.getaddrinfo
@@ -433,7 +433,7 @@ def test_the_next_address_is_tried_where_nobody_listens(
     assert outgoing.send(url, {}, secret=SECRET, seconds=5).status == 204
 
 
-def test_a_name_is_called_at_the_address_that_was_looked_at(other: OtherSystem) -> None:
+def test_a_host_is_called_at_the_checked_address(other: OtherSystem) -> None:
     name = f"localhost:{other.server.server_port}"
     assert outgoing.send(f"http://{name}/x", {}, secret=SECRET, seconds=5).status == 204
     assert other.headers[0]["Host"] == name

@@ -55,14 +55,14 @@ def fresh(user: User) -> User:
     return User.objects.get(pk=user.pk)  # its roles are kept with the object
 
 
-def test_a_link_opens_its_question_for_its_person(gated: World, ann: User, settings) -> None:
+def test_a_link_opens_its_request_for_its_person(gated: World, ann: User, settings) -> None:
     settings.KCOVER_PUBLIC_URL = "https://portal.example/"
     assert approval_links.approve_link(gated.rescue(), ann).startswith("https://portal.example/approve/#")
     opened = approval_links.read(token(gated, ann), now=gated.now)
     assert (opened.rescue, opened.user) == (gated.rescue(), ann)
 
 
-def test_a_changed_link_opens_nothing(gated: World, ann: User) -> None:
+def test_a_changed_link_is_refused(gated: World, ann: User) -> None:
     good = token(gated, ann)
     assert refusal(good[:-1] + ("A" if good[-1] != "A" else "B"), gated) == approval_links.BAD
     assert refusal("nonsense", gated) == approval_links.BAD
@@ -85,7 +85,7 @@ def test_the_person_must_have_the_role_when_it_is_used(gated: World, ann: User) 
     assert refusal(good, gated) == approval_links.NOBODY
 
 
-def test_it_holds_as_long_as_the_question(gated: World, ann: User) -> None:
+def test_a_link_is_valid_as_long_as_the_request(gated: World, ann: User) -> None:
     good = token(gated, ann)
     gated.now += timedelta(minutes=59)
     approval_links.read(good, now=gated.now)
@@ -95,14 +95,14 @@ def test_it_holds_as_long_as_the_question(gated: World, ann: User) -> None:
     assert refusal(good, gated) == approval_links.EXPIRED
 
 
-def test_a_link_of_an_earlier_asking_is_too_old(gated: World, ann: User, monkeypatch) -> None:
+def test_an_old_link_is_expired(gated: World, ann: User, monkeypatch) -> None:
     with monkeypatch.context() as then:
         then.setattr(signing.time, "time", lambda: timezone.now().timestamp() - 3601)
         old = token(gated, ann)
     assert refusal(old, gated) == approval_links.EXPIRED
 
 
-def test_another_plan_or_step_is_another_question(gated: World, ann: User) -> None:
+def test_another_plan_or_step_voids_a_link(gated: World, ann: User) -> None:
     good = token(gated, ann)
     Rescue.objects.update(plan_hash="f" * 16)
     assert refusal(good, gated) == approval_links.VOID
@@ -112,7 +112,7 @@ def test_another_plan_or_step_is_another_question(gated: World, ann: User) -> No
 
 
 @pytest.mark.parametrize("gated", [2], indirect=True)
-def test_it_is_used_once(gated: World, ann: User) -> None:
+def test_a_link_is_used_once(gated: World, ann: User) -> None:
     good = token(gated, ann)
     with refused(services.RescueRefused, "link_needs_sign_in"):
         services.approve(gated.rescue(), actor="user:ann", reason="seen", now=gated.now, via="link")
@@ -121,13 +121,13 @@ def test_it_is_used_once(gated: World, ann: User) -> None:
     assert Approval.objects.get().via == "console"
 
 
-def test_somebody_else_was_faster(gated: World, ann: User) -> None:
+def test_an_answered_request_ends_a_link(gated: World, ann: User) -> None:
     good = token(gated, ann)
     services.reject(gated.rescue(), actor="user:bob", reason="no", now=gated.now)
     assert refusal(good, gated) == approval_links.OVER
 
 
-def test_none_is_made_for_whoever_may_not_answer(gated: World, ann: User) -> None:
+def test_no_link_is_made_for_a_person_who_cannot_answer(gated: World, ann: User) -> None:
     with refused(services.RescueRefused, "may_not_approve"):
         approval_links.approve_link(gated.rescue(), approver(gated, "olaf", "operator"))
     Rescue.objects.update(requested_by="user:ann")
@@ -140,14 +140,14 @@ def test_none_is_made_for_whoever_may_not_answer(gated: World, ann: User) -> Non
         approval_links.approve_link(gated.rescue(), fresh(ann))
 
 
-def test_a_link_that_was_handed_on_is_on_record(gated: World, ann: User) -> None:
+def test_a_link_made_for_another_person_is_on_record(gated: World, ann: User) -> None:
     approval_links.invite(gated.rescue(), approver(gated, "bob"), maker=ann, now=gated.now)
     entry = Entry.objects.get(verb="rescue.link_made")
     assert (entry.actor, entry.data["approver"]) == ("user:ann", "user:bob")
 
 
 @pytest.mark.parametrize("gated", [2], indirect=True)
-def test_nobody_gets_at_a_second_voice_by_making_links(gated: World, ann: User) -> None:
+def test_an_admin_who_makes_links_gets_no_second_vote(gated: World, ann: User) -> None:
     bob = approver(gated, "bob")
     with refused(services.RescueRefused, "admin_makes_links"):
         approval_links.invite(gated.rescue(), bob, maker=ann, now=gated.now)

@@ -59,7 +59,7 @@ def vote(world: World, by: str, *, yes: bool = True) -> Rescue:
     return act(world.rescue(), actor=f"user:{by}", reason="seen", now=world.now, plan_hash=world.rescue().plan_hash)
 
 
-def test_inv_43_a_gated_step_waits_and_what_is_safe_was_done(gated: World) -> None:
+def test_inv_43_a_gated_step_waits_and_the_safe_steps_are_done(gated: World) -> None:
     rescue = gated.rescue()
     assert (rescue.state, rescue.hold, rescue.needs_human, rescue.gate) == ("held", "approval", True, 1)
     assert gated.kube.get_node(NODE).unschedulable
@@ -83,13 +83,13 @@ def test_inv_46_no_call_is_begun_before_the_first_approval(db: None) -> None:
     world.uninstall()
 
 
-def test_inv_43_a_yes_for_another_plan_is_refused(gated: World) -> None:
+def test_inv_43_an_approval_for_another_plan_is_refused(gated: World) -> None:
     with refused(services.RescueRefused, "plan_changed"):
         services.approve(gated.rescue(), actor="user:ann", reason="", now=gated.now, plan_hash="0" * 16)
     assert not Approval.objects.exists()
 
 
-def test_inv_43_a_plan_that_changed_after_the_yes_is_not_run(gated: World) -> None:
+def test_inv_43_a_plan_that_changed_after_the_approval_is_not_run(gated: World) -> None:
     vote(gated, "ann")
     Rescue.objects.update(plan_hash="f" * 16)  # whoever changed it, the yes was to another
     gated.work()
@@ -110,7 +110,7 @@ def test_inv_44_expiry_leads_to_the_safe_state_isolated_not_rebooted(gated: Worl
         vote(gated, "ann")
 
 
-def test_inv_44_a_yes_after_the_fault_healed_does_nothing(gated: World) -> None:
+def test_inv_44_an_approval_after_the_fault_healed_does_nothing(gated: World) -> None:
     incidents.close(
         [Incident.objects.get().pk],
         because=reasons.of("closed_by_because", by="test", why="gone"),
@@ -124,7 +124,7 @@ def test_inv_44_a_yes_after_the_fault_healed_does_nothing(gated: World) -> None:
 
 
 @pytest.mark.parametrize("gated", [2], indirect=True)
-def test_inv_44_two_persons_and_neither_counts_twice(gated: World) -> None:
+def test_inv_44_two_people_must_approve_and_each_counts_once(gated: World) -> None:
     assert vote(gated, "ann").state == "held"
     with refused(services.RescueRefused, "already_answered"):
         vote(gated, "ann")
@@ -132,20 +132,20 @@ def test_inv_44_two_persons_and_neither_counts_twice(gated: World) -> None:
 
 
 @pytest.mark.parametrize("gated", [2], indirect=True)
-def test_one_no_is_enough(gated: World) -> None:
+def test_one_denial_is_enough(gated: World) -> None:
     vote(gated, "ann")
     rescue = vote(gated, "bob", yes=False)
     assert (rescue.state, rescue.outcome) == ("cancelled", "rejected")
     assert gated.kube.get_node(NODE).unschedulable
 
 
-def test_inv_44_who_asked_cannot_approve(gated: World) -> None:
+def test_inv_44_a_requester_cannot_approve(gated: World) -> None:
     Rescue.objects.update(requested_by="user:ann")
     with refused(services.RescueRefused, "own_request"):
         vote(gated, "ann")
 
 
-def test_inv_45_of_two_clicks_one_is_told_that_it_was_late(gated: World) -> None:
+def test_inv_45_the_second_of_two_approvals_is_refused_as_late(gated: World) -> None:
     vote(gated, "ann")
     with refused(services.RescueRefused, "not_awaiting_approval"):
         vote(gated, "bob")
@@ -153,7 +153,7 @@ def test_inv_45_of_two_clicks_one_is_told_that_it_was_late(gated: World) -> None
     assert len(gated.kube.called("ensure_job")) == 1
 
 
-def test_in_approve_mode_nothing_is_done_before_the_yes_if_the_cluster_says_so() -> None:
+def test_in_approve_mode_no_step_runs_before_the_approval_if_the_cluster_says_so() -> None:
     world = World()
     Cluster.objects.update(mode="approve", isolate_before_approval=False)
     world.fault(62)
@@ -173,7 +173,7 @@ def in_approve_mode(*, nodes: int = 2, **world: Any) -> World:
     return made
 
 
-def test_inv_43_in_approve_mode_the_node_is_isolated_before_a_person_is_asked() -> None:
+def test_inv_43_in_approve_mode_the_node_is_isolated_before_the_approval() -> None:
     world = in_approve_mode()
     world.fault(62)
     world.work()
@@ -190,7 +190,7 @@ def test_inv_43_in_approve_mode_the_node_is_isolated_before_a_person_is_asked() 
     world.uninstall()
 
 
-def test_inv_43_a_plan_that_only_isolates_asks_nobody() -> None:
+def test_inv_43_a_plan_that_only_isolates_needs_no_approval() -> None:
     world = in_approve_mode(policy=CORDON_ONLY)
     world.fault(62)
     world.work()
@@ -227,7 +227,7 @@ DELETES = "{name: taint, attribute: {key: node.kubernetes.io/out-of-service, val
         (("{name: cordon}", "{name: notify}", DRAIN, "{name: reboot}"), ["cordon", "notify"]),
     ],
 )
-def test_inv_43_in_approve_mode_a_person_is_asked_before_what_another_controller_may_act_on(
+def test_inv_43_in_approve_mode_the_gate_is_before_steps_that_another_controller_may_act_on(
     actions: tuple[str, ...], done: list[str]
 ) -> None:
     world = in_approve_mode(policy=planned(*actions))
@@ -250,7 +250,7 @@ def test_inv_43_in_approve_mode_a_person_is_asked_before_what_another_controller
     world.uninstall()
 
 
-def test_in_approve_mode_a_rule_with_an_approval_is_asked_about_before_its_cordon() -> None:
+def test_in_approve_mode_a_rule_that_requires_approval_is_held_before_its_cordon() -> None:
     asks = "{priority: 10, approval: {required: true},"
     world = in_approve_mode(policy=planned("{name: cordon}").replace("{priority: 10,", asks))
     world.fault(62)
@@ -266,7 +266,7 @@ def test_in_approve_mode_a_rule_with_an_approval_is_asked_about_before_its_cordo
     world.uninstall()
 
 
-def test_in_approve_mode_the_reason_claims_no_isolation_where_people_are_only_told() -> None:
+def test_in_approve_mode_the_reason_claims_no_isolation_where_the_plan_only_notifies() -> None:
     world = in_approve_mode(policy=planned("{name: notify}", "{name: webhook, attribute: {url: 'https://x.example/'}}"))
     world.fault(62)
     for _ in range(5):
@@ -313,7 +313,7 @@ def test_inv_43_shadow_and_pause_isolate_nothing(stop: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("after", [False, True])
-def test_inv_43_a_worker_that_dies_at_the_cordon_isolates_and_asks(*, after: bool) -> None:
+def test_inv_43_a_worker_that_dies_at_the_cordon_isolates_and_requests_approval(*, after: bool) -> None:
     world = in_approve_mode()
     worker_kills.kill_at(world.kube, "apply_node", call=1, after=after)
     world.fault(62)
@@ -326,7 +326,7 @@ def test_inv_43_a_worker_that_dies_at_the_cordon_isolates_and_asks(*, after: boo
     world.uninstall()
 
 
-def test_inv_44_who_denies_is_told_that_the_node_stays_isolated() -> None:
+def test_inv_44_a_denial_says_that_the_node_stays_isolated() -> None:
     world = in_approve_mode()
     world.fault(62)
     world.work()
@@ -341,7 +341,7 @@ def test_inv_44_who_denies_is_told_that_the_node_stays_isolated() -> None:
     world.uninstall()
 
 
-def test_inv_43_an_attempt_that_a_guard_held_back_uses_up_no_approval(gated: World) -> None:
+def test_inv_43_an_attempt_that_a_guard_held_uses_up_no_approval(gated: World) -> None:
     vote(gated, "ann")
     fleet.pause(cluster=gated.cluster, reason="stop", actor="user:bob", now=gated.now)
     gated.pass_time(10)
@@ -355,7 +355,7 @@ def test_inv_43_an_attempt_that_a_guard_held_back_uses_up_no_approval(gated: Wor
     assert gated.kube.called("ensure_job") == []
 
 
-def test_inv_20_an_uncordon_by_hand_ends_the_question(gated: World) -> None:
+def test_inv_20_a_manual_uncordon_ends_the_approval_request(gated: World) -> None:
     gated.kube.apply_node(NODE, port.NodeChange(cordon=False))
     gated.pass_time(1)
     for _ in range(3):
@@ -366,7 +366,7 @@ def test_inv_20_an_uncordon_by_hand_ends_the_question(gated: World) -> None:
     assert not node.unschedulable
 
 
-def test_a_question_about_what_has_healed_is_taken_back(gated: World) -> None:
+def test_the_approval_request_of_a_healed_fault_is_withdrawn(gated: World) -> None:
     incidents.close(
         [Incident.objects.get().pk],
         because=reasons.of("closed_by_because", by="test", why="gone"),
@@ -382,7 +382,7 @@ def _refused_drain(world: World) -> None:
     world.kube.add_budget("default", "keep", match={"app": "train"})
 
 
-def test_inv_43_who_skips_the_approved_step_has_not_approved_the_next(gated: World) -> None:
+def test_inv_43_skipping_an_approved_step_does_not_approve_the_next(gated: World) -> None:
     _refused_drain(gated)
     vote(gated, "ann")
     gated.until("held", seconds=30)
@@ -401,7 +401,7 @@ def _approve_mode(world: World) -> None:
     fleet.resume(cluster=world.cluster, reason="not without us", actor="user:ann", now=world.now, mode="approve")
 
 
-def test_inv_43_approve_mode_holds_for_what_is_under_way(world: World) -> None:
+def test_inv_43_approve_mode_applies_to_running_rescues(world: World) -> None:
     _refused_drain(world)
     world.fault(62)
     world.until("waiting", step="drain")
@@ -420,7 +420,7 @@ def test_inv_43_approve_mode_holds_for_what_is_under_way(world: World) -> None:
     assert len(world.kube.called("evict")) == before + 1, "the time of the question is not the drain's"
 
 
-def test_inv_43_a_yes_to_what_was_under_way_runs_out_like_any_other(world: World) -> None:
+def test_inv_43_an_approval_of_a_running_rescue_expires(world: World) -> None:
     _refused_drain(world)
     world.fault(62)
     world.until("waiting", step="drain")
@@ -442,7 +442,7 @@ def test_inv_43_a_yes_to_what_was_under_way_runs_out_like_any_other(world: World
     world.until_reboot_is_asked()
 
 
-def test_what_a_person_asked_for_waits_once_approve_mode_is_set(world: World) -> None:
+def test_a_persons_request_waits_for_approval_once_approve_mode_is_set(world: World) -> None:
     services.request(world.node(), "reboot", actor="user:ann", reason="", now=world.now)
     _approve_mode(world)
     assert world.until("held").hold == "approval"
@@ -453,14 +453,14 @@ def test_what_a_person_asked_for_waits_once_approve_mode_is_set(world: World) ->
     world.until_reboot_is_asked()
 
 
-def test_a_cluster_may_leave_acts_by_hand_to_their_person(world: World) -> None:
+def test_a_cluster_may_exempt_manual_acts_from_approval(world: World) -> None:
     Cluster.objects.update(hand_approval="never")
     services.request(world.node(), "reboot", actor="user:ann", reason="", now=world.now)
     _approve_mode(world)
     world.until_reboot_is_asked()
 
 
-def test_what_a_program_asked_for_is_not(world: World) -> None:
+def test_a_programs_request_waits_for_approval_too(world: World) -> None:
     services.request(world.node(), "reboot", actor="token:operator kco_1", reason="", now=world.now, requester="token")
     _approve_mode(world)
     assert world.until("held").hold == "approval"

@@ -57,7 +57,7 @@ def _close(world: World) -> None:
     incidents.close_by_hand(Incident.objects.get(), actor="user:ann", reason="false alarm", now=world.now)
 
 
-def test_inv_44_a_fault_closed_by_a_person_stops_what_would_take_work_away(world: World) -> None:
+def test_inv_44_a_closed_fault_stops_steps_that_take_work_away(world: World) -> None:
     _drain_is_refused(world)
     world.fault(62)
     world.until("waiting", step="drain")
@@ -73,7 +73,7 @@ def test_inv_44_a_fault_closed_by_a_person_stops_what_would_take_work_away(world
     assert world.kube.get_node(NODE).unschedulable, "whoever closed it releases the node, too"
 
 
-def test_a_reboot_that_was_asked_for_is_seen_through(world: World) -> None:
+def test_a_requested_reboot_is_completed_after_the_fault_is_closed(world: World) -> None:
     world.fault(62)
     world.until_reboot_is_asked()
     _close(world)
@@ -93,7 +93,7 @@ def _ask(world: World) -> None:
     ("limits", "code"),
     [({"repeats": {"limit": 1}}, "reboots_repeat"), ({"ladder": {"reboots": 1}}, "inspection")],
 )
-def test_inv_11_a_decision_system_reboots_no_oftener_than_a_policy(
+def test_inv_11_a_decision_system_has_the_reboot_limits_of_a_policy(
     world: World, limits: dict[str, object], code: str
 ) -> None:
     cluster_settings.set_guards(world.cluster, limits, actor="t", reason="", now=world.now)
@@ -106,7 +106,7 @@ def test_inv_11_a_decision_system_reboots_no_oftener_than_a_policy(
     assert services.request(world.node(), "reboot", actor="user:ann", reason="mine to ask", now=world.now)
 
 
-def test_inv_11_a_program_reboots_no_oftener_by_a_persons_door(world: World) -> None:
+def test_inv_11_a_program_has_the_same_reboot_limits_at_every_endpoint(world: World) -> None:
     cluster_settings.set_guards(world.cluster, {"repeats": {"limit": 1}}, actor="t", reason="", now=world.now)
     who = {"actor": "token:decision x", "reason": "", "origin": Rescue.Origin.API, "requester": "token"}
     rescue = services.request(world.node(), "reboot", now=world.now, **who)
@@ -116,7 +116,7 @@ def test_inv_11_a_program_reboots_no_oftener_by_a_persons_door(world: World) -> 
         services.request(world.node(), "reboot", now=world.now, **who)
 
 
-def test_inv_11_what_was_left_to_people_is_no_decision_systems(world: World) -> None:
+def test_inv_11_a_decision_system_cannot_act_on_a_node_left_to_people(world: World) -> None:
     world.fault(62)
     world.until_reboot_is_asked()
     world.kube.reboot(NODE)

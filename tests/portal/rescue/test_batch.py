@@ -78,7 +78,7 @@ def test_many_faults_share_their_statements() -> None:
     assert before[-1] <= STATEMENTS_EACH * FAULTS  # the settling of earlier batches is among them
 
 
-def test_every_rescue_ends_as_if_it_were_alone(threads: batch.Threads | None) -> None:
+def test_every_rescue_of_a_batch_ends_like_a_single_one(threads: batch.Threads | None) -> None:
     world = make(nodes=20)
     services.decide_and_run(hurt(world, range(1, 21)), clock=world.clock, threads=threads)
     assert len(cordoned(world)) == 20
@@ -124,7 +124,7 @@ RULE_BUDGET = CORDON.replace("rescue.ksyun.com", "kcover.io").replace("priority:
 
 @pytest.mark.parametrize("guards", GUARDS, ids=str)
 @pytest.mark.parametrize("policy", [CORDON, RULE_BUDGET], ids=["cordon", "rule with a budget"])
-def test_inv_29_together_they_are_decided_as_one_after_the_other(policy: str, guards: dict[str, object]) -> None:
+def test_inv_29_a_batch_is_decided_like_a_sequence(policy: str, guards: dict[str, object]) -> None:
     """The guards count the rescues that earlier decisions of the same transaction have opened."""
     answers = []
     for together in (False, True):
@@ -144,7 +144,7 @@ def test_inv_29_together_they_are_decided_as_one_after_the_other(policy: str, gu
     assert {answer for _, answer, _, _ in answers[0]} <= {"rescue", "hold"}
 
 
-def test_one_incident_that_cannot_be_decided_holds_up_no_other() -> None:
+def test_one_incident_that_cannot_be_decided_delays_no_other() -> None:
     world = make(nodes=4)
     due = hurt(world, range(1, 5))
     Node.objects.filter(name="gpu-2").update(labels=[])
@@ -165,7 +165,7 @@ def test_one_incident_of_each_node_is_decided_and_the_others_are_left() -> None:
     assert Decision.objects.get(incident=due[1]).answer == "none"  # the node is isolated
 
 
-def test_inv_37_a_pause_holds_back_what_is_not_in_flight(
+def test_inv_37_a_pause_holds_calls_that_have_not_begun(
     threads: batch.Threads | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at_once = 1 if threads is None else batch.MAX_CONCURRENT_CALLS
@@ -224,7 +224,7 @@ def test_calls_that_cannot_be_settled_together_are_settled_alone(
         assert proofs.broken_claim(rescue) == ""
 
 
-def test_a_call_that_comes_late_is_noted_as_not_made_and_begun_anew() -> None:
+def test_a_late_call_is_recorded_as_not_made_and_begun_again() -> None:
     world = make(nodes=3)
     due = hurt(world, [1, 2, 3])
     real = world.kube.apply_node

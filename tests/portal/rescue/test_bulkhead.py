@@ -58,7 +58,7 @@ def test_where_there_is_one_cluster_it_has_all_threads_but_the_sweeps():
         assert inside.acquire(blocking=False)
 
 
-def test_what_fails_takes_nothing_with_it():
+def test_a_failure_frees_its_place():
     made, begun, go_on, done = bulkhead.Bulkhead(1), threading.Event(), threading.Event(), []
 
     def fails():
@@ -79,7 +79,7 @@ def test_what_fails_takes_nothing_with_it():
     assert done == ["waited", "later"]
 
 
-def test_a_lane_holds_only_so_much():
+def test_a_lane_has_a_bounded_length():
     made, begun, go_on, done = bulkhead.Bulkhead(1), threading.Event(), threading.Event(), []
 
     def first():

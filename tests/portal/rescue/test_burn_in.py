@@ -106,7 +106,7 @@ def test_inv_51_a_node_that_failed_keeps_the_taint_and_gets_a_repair(world: Worl
     assert burn_ins.of_nodes().count() == 1
 
 
-def test_inv_51_what_is_not_proved_is_a_persons_decision(world: World) -> None:
+def test_inv_51_an_unproven_node_is_held_for_a_person(world: World) -> None:
     join(world, TAINT)
     until_tested(world)
     answer(world, node=NEW, dcgm="skipped")
@@ -226,7 +226,7 @@ def test_a_person_approves_in_approve_mode(world: World) -> None:
     assert proofs.broken_claim(world.rescue(NEW)) == ""
 
 
-def test_a_rejected_burn_in_is_not_asked_for_again(world: World) -> None:
+def test_a_rejected_burn_in_is_not_requested_again(world: World) -> None:
     switch(world, mode="approve")
     join(world, TAINT)
     services.reject(world.rescue(NEW), actor="user:bo", reason="", now=world.now)

@@ -96,14 +96,14 @@ def test_a_drain_waits_until_the_value_is_newer(world: World, prometheus: StandI
         saved(datetime(2026, 11, 21, 7, tzinfo=UTC), "NaN"),
     ],
 )
-def test_an_answer_that_says_nothing_is_waited_for(world: World, prometheus: StandIns, answer: Answered) -> None:
+def test_an_answer_without_a_value_is_waited_for(world: World, prometheus: StandIns, answer: Answered) -> None:
     prometheus.troubles += [answer] * 9
     world.fault(MILD)
     world.pass_time()
     assert waits_for(world) == ["checkpoint_unknown"]
 
 
-def test_what_stays_unknown_is_waited_for_up_to_the_limit(world: World, prometheus: StandIns) -> None:
+def test_an_unknown_checkpoint_is_waited_for_up_to_the_limit(world: World, prometheus: StandIns) -> None:
     prometheus.troubles += [Answered(status=503)] * 100
     world.fault(MILD)
     world.pass_time()
@@ -135,7 +135,7 @@ def test_a_value_that_is_lost_is_unknown(world: World, prometheus: StandIns) -> 
     assert waits_for(world) == ["checkpoint_unknown"]
 
 
-def test_a_job_without_a_value_or_with_the_annotation_is_not_asked_for_again(
+def test_checkpoints_of_jobs_without_a_value_or_with_the_annotation_are_not_queried_again(
     world: World, prometheus: StandIns
 ) -> None:
     annotated = {"metadata": {"annotations": {CHECKPOINT: "2026-11-21T07:00:00Z"}}}
@@ -151,7 +151,7 @@ def test_a_job_without_a_value_or_with_the_annotation_is_not_asked_for_again(
     world.until("succeeded")
 
 
-def test_a_server_that_does_not_answer_is_asked_once_for_all_jobs(world: World, prometheus: StandIns) -> None:
+def test_a_prometheus_that_does_not_answer_is_queried_once_for_all_jobs(world: World, prometheus: StandIns) -> None:
     for name in ("a", "b", "c"):
         add_job(world, name, NODE)
     prometheus.troubles += [Answered(status=503)] * 9
@@ -170,7 +170,9 @@ def test_a_server_that_does_not_answer_is_asked_once_for_all_jobs(world: World, 
         ("other", "checkpoint_source_unknown"),
     ],
 )
-def test_only_a_source_of_the_cluster_that_is_clear_is_asked(prometheus: StandIns, change: str, code: str) -> None:
+def test_only_an_enabled_unambiguous_source_of_the_cluster_is_queried(
+    prometheus: StandIns, change: str, code: str
+) -> None:
     world = make(prometheus, source="mimir" if change == "other" else "")
     try:
         if change == "off":
@@ -203,7 +205,7 @@ def test_jobs_of_two_kinds_with_one_name_have_their_own_answers(world: World, pr
     assert sorted(reported) == [("PyTorchJob", "train/llm"), ("StatefulSet", "train/llm")]
 
 
-def test_few_looks_wait_for_answers_at_once(world: World, prometheus: StandIns) -> None:
+def test_queries_that_wait_for_answers_are_bounded(world: World, prometheus: StandIns) -> None:
     prometheus.troubles += [saved()] * 9
     job = Job(namespace="train", kind="PyTorchJob", name="llm", label="", value="llm", uid="u")
     answers: list[object] = []
@@ -244,7 +246,7 @@ def test_a_fatal_fault_asks_nothing_and_ends_the_wait(world: World, prometheus: 
 @pytest.mark.parametrize(
     ("known", "codes"), [(True, ["owner_before_drain", "owner_checkpoint"]), (False, ["owner_before_drain"])]
 )
-def test_the_owner_hears_of_the_wait(world: World, prometheus: StandIns, known: bool, codes: list[str]) -> None:
+def test_the_owner_is_notified_of_the_wait(world: World, prometheus: StandIns, known: bool, codes: list[str]) -> None:
     world.kube.objects.merge("PyTorchJob", "train", "llm", {"metadata": {"annotations": {NOTIFY: "owners"}}})
     prometheus.troubles += [saved(world.now - timedelta(hours=1)) if known else saved()] * 5
     world.fault(MILD)

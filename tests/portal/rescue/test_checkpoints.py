@@ -97,7 +97,7 @@ def test_a_fatal_fault_ends_the_wait(world: World) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "soon", "2026-11-21T07:00:00", "0001-01-01T00:00:00+23:59", "9" * 5000])
-def test_a_job_that_tells_no_checkpoint_is_not_waited_for(world: World, text: str) -> None:
+def test_a_job_without_a_checkpoint_time_is_not_waited_for(world: World, text: str) -> None:
     checkpoint(world, text)
     world.fault(MILD)
     for _ in range(2):
@@ -133,7 +133,7 @@ def test_jobs_are_restarted_or_stopped_after_their_checkpoint_and_the_drain_wait
 
 
 @pytest.mark.parametrize("call", [1, 2, 3])
-def test_a_worker_that_dies_does_not_wait_anew(world: World, call: int) -> None:
+def test_a_worker_that_dies_does_not_restart_the_wait(world: World, call: int) -> None:
     worker_kills.kill_at(world.kube, "list_pods", call=call, after=False)
     world.fault(MILD)
     died = 0

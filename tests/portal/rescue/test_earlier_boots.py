@@ -79,7 +79,7 @@ def jobs(world):
     return len(world.kube.called("ensure_job"))
 
 
-def test_inv_15_what_an_agent_kept_from_the_boot_before_isolates_nothing(make):
+def test_inv_15_a_report_of_the_boot_before_isolates_no_node(make):
     world = make()
     old = world.kube.get_node(NODE).boot_id
     world.now += timedelta(hours=2)
@@ -94,7 +94,7 @@ def test_inv_15_what_an_agent_kept_from_the_boot_before_isolates_nothing(make):
     assert (decision.answer, [one.code for one in decision.reasons]) == ("none", ["rule_matches", "rebooted_since"])
 
 
-def test_inv_15_what_is_seen_in_this_boot_too_is_acted_on_whatever_comes_late(make):
+def test_inv_15_a_fault_of_this_boot_is_acted_on_whichever_report_is_late(make):
     world = make(policy=CORDON)
     old = world.kube.get_node(NODE).boot_id
     rebooted_by_people(world)
@@ -107,7 +107,7 @@ def test_inv_15_what_is_seen_in_this_boot_too_is_acted_on_whatever_comes_late(ma
     assert world.kube.get_node(NODE).unschedulable
 
 
-def test_what_an_agent_that_is_ahead_of_the_watch_tells_of_waits_for_the_watch(make):
+def test_a_report_of_a_boot_that_the_watch_has_not_seen_waits_for_the_watch(make):
     world = make()
     world.kube.reboot(NODE)  # the watch has not shown it yet
     world.report(XID)
@@ -132,7 +132,7 @@ def rebooted_twice_unseen(world):
     return between
 
 
-def test_what_an_agent_kept_from_a_boot_that_nobody_showed_isolates_nothing(make):
+def test_a_report_from_an_unseen_boot_isolates_nothing(make):
     world = make()
     between = rebooted_twice_unseen(world)
     world.report(XID, boot_id=between)
@@ -147,7 +147,7 @@ def test_what_an_agent_kept_from_a_boot_that_nobody_showed_isolates_nothing(make
     assert not world.kube.writes
 
 
-def test_inv_32_a_boot_that_is_never_shown_is_not_waited_for_for_ever(make):
+def test_inv_32_a_boot_that_is_never_seen_is_not_waited_for_forever(make):
     world = make()
     world.report(XID, boot_id=rebooted_twice_unseen(world))
     world.work()
@@ -158,7 +158,7 @@ def test_inv_32_a_boot_that_is_never_shown_is_not_waited_for_for_ever(make):
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_what_is_seen_in_this_boot_too_waits_for_no_word_of_an_earlier_one(make, late):
+def test_a_fault_of_this_boot_does_not_wait_for_an_earlier_boot(make, late):
     world = make(policy=CORDON)
     seen = [(XID, rebooted_twice_unseen(world)), (replace(XID, sequence=8), world.kube.get_node(NODE).boot_id)]
     for fault, boot in reversed(seen) if late else seen:
@@ -176,7 +176,7 @@ def test_an_agent_that_did_not_come_back_from_a_reboot_is_silent_in_this_boot(ma
     assert world.kube.get_node(NODE).unschedulable
 
 
-def test_inv_15_people_reboot_the_node_while_its_rescue_waits_for_their_yes(make):
+def test_inv_15_people_reboot_the_node_while_its_rescue_waits_for_approval(make):
     world = make(policy=GATED % 1)
     world.fault(62)
     world.work()
@@ -207,7 +207,7 @@ def test_inv_15_people_reboot_the_node_while_its_drain_waits(make):
     assert not Incident.objects.filter(state="open").exists()
 
 
-def test_people_reboot_a_node_that_one_of_them_has_asked_to_reboot(make):
+def test_a_node_that_people_rebooted_after_a_reboot_request_is_not_rebooted_again(make):
     world = make(policy="")
     world.kube.add_pod("default", "train-0", node=NODE, labels={"app": "train"})
     world.kube.add_budget("default", "keep", match={"app": "train"})
@@ -234,7 +234,7 @@ def test_a_second_round_ends_the_boot_of_the_first(make):
     assert jobs(world) == 2
 
 
-def test_inv_32_a_rescue_that_a_pause_held_goes_on_by_what_is_so_at_its_end(make):
+def test_inv_32_a_rescue_held_by_a_pause_continues_on_the_current_state(make):
     world = make()
     world.fault(62)
     world.kube.add_pod("default", "train-0", node=NODE)
@@ -252,7 +252,7 @@ def test_inv_32_a_rescue_that_a_pause_held_goes_on_by_what_is_so_at_its_end(make
     assert jobs(world) == 0
 
 
-def test_inv_32_a_rescue_whose_fault_a_person_closed_in_a_pause_takes_nothing_away(make):
+def test_inv_32_a_rescue_whose_fault_was_closed_in_a_pause_takes_no_work_away(make):
     world = make()
     world.fault(62)
     world.kube.add_pod("default", "train-0", node=NODE, labels={"app": "train"})
@@ -294,7 +294,7 @@ def told_by_event(world, *, at):
 
 
 @pytest.mark.parametrize(("seconds", "asked"), [(-20, 1), (3, 1), (20, 2), (None, 2)])  # from the reboot
-def test_inv_15_a_preflight_of_the_boot_before_whose_event_is_read_late_reboots_nothing(make, seconds, asked):
+def test_inv_15_a_late_preflight_report_of_the_boot_before_reboots_no_node(make, seconds, asked):
     world = make(policy=HEAL_PREFLIGHT)
     world.fault(62)
     world.until_reboot_is_asked()
@@ -312,7 +312,7 @@ def test_inv_15_a_preflight_of_the_boot_before_whose_event_is_read_late_reboots_
 
 
 @pytest.mark.parametrize(("uptime", "asked"), [(timedelta(days=14), 1), (timedelta(minutes=5), 2), (None, 2)])
-def test_inv_15_a_line_of_the_boot_before_that_a_log_store_dates_by_its_arrival_reboots_nothing(make, uptime, asked):
+def test_inv_15_a_line_of_the_boot_before_dated_by_its_arrival_reboots_no_node(make, uptime, asked):
     world = make()
     world.fault(62)
     world.until_reboot_is_asked()

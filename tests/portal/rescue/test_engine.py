@@ -51,7 +51,7 @@ def test_a_fault_is_healed_from_cordon_to_uncordon(world: World) -> None:
     assert ledger.verify("c1").intact
 
 
-def test_every_cluster_write_has_a_ledger_row_begun_before_it_and_its_answer(world: World) -> None:
+def test_every_cluster_write_has_ledger_entries_before_and_after_it(world: World) -> None:
     world.fault(62)
     world.until_reboot_is_asked()
     world.reboot()
@@ -237,7 +237,7 @@ def test_inv_08_a_node_has_one_open_rescue(world: World) -> None:
         services.request(world.node(), "reboot", actor="user:anna", reason="", now=world.now)
 
 
-def test_inv_09_a_worker_that_lost_its_lease_settles_nothing(world: World) -> None:
+def test_inv_09_a_worker_that_lost_its_lease_does_not_settle_a_step(world: World) -> None:
     world.fault(62)
 
     apply_node = world.kube.apply_node
@@ -255,7 +255,7 @@ def test_inv_09_a_worker_that_lost_its_lease_settles_nothing(world: World) -> No
     assert world.step("drain").attempts == 0
 
 
-def test_inv_16_an_ambiguous_reboot_is_not_asked_for_again_blindly(world: World) -> None:
+def test_inv_16_an_ambiguous_reboot_is_not_requested_again_blindly(world: World) -> None:
     world.fault(62)
     world.kube.fail("ensure_job", port.Unavailable("timed out", ambiguous=True), after=True)
     while not world.kube.called("ensure_job"):
@@ -343,7 +343,7 @@ def test_inv_39_a_fault_during_verification_restarts_the_rescue_and_opens_no_sec
     assert set(Incident.objects.values_list("state", flat=True)) == {"closed"}
 
 
-def test_inv_35_a_fault_that_comes_back_twice_is_a_persons(world: World) -> None:
+def test_inv_35_a_fault_that_comes_back_twice_is_held_for_a_person(world: World) -> None:
     world.fault(62)
     for jobs in (1, 2):
         for _ in range(50):
@@ -360,7 +360,7 @@ def test_inv_35_a_fault_that_comes_back_twice_is_a_persons(world: World) -> None
     assert len(world.kube.called("ensure_job")) == 2
 
 
-def test_inv_48_shadow_writes_nothing(world: World) -> None:
+def test_inv_48_shadow_mode_writes_nothing(world: World) -> None:
     type(world.cluster).objects.update(mode="shadow")
     world.fault(62)
     world.work()
@@ -387,7 +387,7 @@ def test_pause_stops_before_the_next_call_and_resume_goes_on(world: World) -> No
     assert len(world.kube.writes) > writes
 
 
-def test_inv_37_exclusion_is_asked_again_before_each_destructive_call(world: World) -> None:
+def test_inv_37_an_excluded_node_gets_no_rescue(world: World) -> None:
     world.kube.add_pod("default", "train-0", node=NODE, labels={"app": "train"})
     world.fault(62)
     world.kube.label_node(NODE, {"kcover.io/exclude": "true"})
@@ -447,7 +447,7 @@ def test_uncordoning_an_isolated_node_by_hand_removes_the_markers(db: None) -> N
         world.uninstall()
 
 
-def test_an_api_server_that_is_away_loses_nothing(world: World) -> None:
+def test_a_rescue_survives_an_api_server_that_is_away(world: World) -> None:
     world.kube.fail("apply_node", port.Unavailable("connection refused"), times=3)
     world.fault(62)
     world.work()
@@ -459,7 +459,7 @@ def test_an_api_server_that_is_away_loses_nothing(world: World) -> None:
 
 
 @pytest.mark.parametrize("ambiguous", [False, True])
-def test_an_api_server_that_is_away_for_an_hour_holds_nothing_for_a_person(world: World, ambiguous: bool) -> None:
+def test_an_api_server_that_is_away_for_an_hour_leaves_no_rescue_to_a_person(world: World, ambiguous: bool) -> None:
     world.kube.fail("apply_node", port.Unavailable("no route to host", ambiguous=ambiguous), times=1000)
     world.fault(62)
     for _ in range(60):
@@ -474,7 +474,7 @@ def test_an_api_server_that_is_away_for_an_hour_holds_nothing_for_a_person(world
     assert (world.step("cordon").state == "done") == (not ambiguous)
 
 
-def test_a_step_that_breaks_each_time_is_for_a_person(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_that_breaks_each_time_is_held_for_a_person(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(context: object) -> None:
         raise ValueError("a mistake")
 
@@ -555,7 +555,7 @@ def test_auto_takes_the_job_where_no_agent_reported_lately(world: World) -> None
     assert str(world.until_reboot_is_asked()).startswith("job kcover-jobs/")
 
 
-def test_a_node_taken_back_by_hand_is_not_rescued_again_for_what_was_seen_before(world: World) -> None:
+def test_a_node_that_was_taken_back_is_not_rescued_again_for_earlier_faults(world: World) -> None:
     world.fault(62)
     world.until_reboot_is_asked()
     world.fault(48)  # held, and judged again and again
@@ -606,7 +606,7 @@ def test_a_paused_portal_offers_no_reboot(world: World) -> None:
     assert len(world.report().commands) == 1
 
 
-def test_old_log_lines_read_again_open_nothing(world: World) -> None:
+def test_old_log_lines_that_are_read_again_open_no_incident(world: World) -> None:
     world.fault(62, sequence=7)
     world.work()
     services.request(world.node(), "release", actor="user:anna", reason="fine", now=world.now)

@@ -13,7 +13,7 @@ from tests.waiting import until
 
 @pytest.mark.postgres(reason="two transactions lock rows in two orders")
 @pytest.mark.django_db(transaction=True)
-def test_a_report_that_locks_incidents_in_another_order_is_not_in_the_way() -> None:
+def test_a_report_that_locks_incidents_in_another_order_does_not_deadlock() -> None:
     world = World(policy="", nodes=2)
     try:
         for name in ("gpu-1", "gpu-2"):

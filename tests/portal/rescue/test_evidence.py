@@ -67,7 +67,7 @@ def entries(verb: str) -> list[Entry]:
     return list(Entry.objects.filter(verb=verb).order_by("sequence"))
 
 
-def test_it_is_asked_for_while_the_pods_leave(world: World) -> None:
+def test_evidence_is_requested_during_the_drain(world: World) -> None:
     world.fault(62)
     world.work()
     (command,) = requested()
@@ -77,7 +77,7 @@ def test_it_is_asked_for_while_the_pods_leave(world: World) -> None:
     assert (bundle.rescue, bundle.number, bundle.state) == (world.rescue().pk, 1, "requested")
 
 
-def test_a_bundle_that_came_during_the_drain_delays_nothing(world: World) -> None:
+def test_evidence_that_came_during_the_drain_delays_no_reboot(world: World) -> None:
     world.fault(62)
     world.work()
     (command,) = requested()
@@ -109,7 +109,7 @@ def test_the_proof_holds_when_the_upload_waited_for_the_database(world: World, s
     assert proofs.broken_claim(world.rescue()).partition(":")[0] == broken
 
 
-def test_the_reboot_waits_until_it_is_there(world: World) -> None:
+def test_the_reboot_waits_for_the_evidence(world: World) -> None:
     world.fault(62)
     drained(world)
     (command,) = requested()
@@ -147,7 +147,7 @@ def test_inv_49_evidence_delays_a_reboot_by_20_s_at_most(world: World, step: int
     rescue_replay.replay(world.cluster.name, rescue=world.rescue().pk)
 
 
-def test_inv_49_a_guard_in_between_does_not_begin_the_wait_again(world: World) -> None:
+def test_inv_49_a_guard_in_between_does_not_restart_the_wait(world: World) -> None:
     world.fault(62)
     drained(world)
     world.pass_time(15)
@@ -160,7 +160,7 @@ def test_inv_49_a_guard_in_between_does_not_begin_the_wait_again(world: World) -
 
 
 @pytest.mark.parametrize("kind", ["silent", "falls_silent", "refused", "failed"])
-def test_inv_49_a_silent_or_old_agent_delays_nothing(world: World, kind: str) -> None:
+def test_inv_49_a_silent_or_old_agent_delays_no_reboot(world: World, kind: str) -> None:
     world.fault(62)
     if kind == "silent":
         world.now += fleet.AGENT_SILENT_AFTER + timedelta(seconds=1)
@@ -181,7 +181,7 @@ def test_inv_49_a_silent_or_old_agent_delays_nothing(world: World, kind: str) ->
 
 
 @pytest.mark.parametrize("version", ["0.9.12", ""])
-def test_inv_49_an_agent_older_than_the_command_is_not_asked(world: World, version: str) -> None:
+def test_inv_49_no_evidence_is_requested_of_an_old_agent(world: World, version: str) -> None:
     world.fault(62)
     world.report(agent=version)
     drained(world)
@@ -190,7 +190,7 @@ def test_inv_49_an_agent_older_than_the_command_is_not_asked(world: World, versi
     assert code_of(world.step("reboot").progress["evidence"]) == "evidence_agent_old"
 
 
-def test_a_rescue_that_reboots_nothing_asks_for_nothing() -> None:
+def test_a_rescue_without_a_reboot_requests_no_evidence() -> None:
     world = World(policy=CORDON + "")
     world.collects_evidence = True
     try:
@@ -229,7 +229,7 @@ def test_asking_again_after_a_crash_asks_for_one_bundle(world: World) -> None:
     assert (len(requested()), Bundle.objects.count()) == (1, 1)
 
 
-def test_a_rescue_that_ends_wants_no_evidence_that_is_not_begun(world: World) -> None:
+def test_a_rescue_that_ends_withdraws_an_evidence_command_that_has_not_begun(world: World) -> None:
     world.fault(62)
     world.work()
     services.cancel(world.rescue(), actor="user:ann", reason="mistake", now=world.now)

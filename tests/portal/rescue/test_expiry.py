@@ -42,7 +42,7 @@ def cut(world: World) -> None:
     world.now += timedelta(minutes=31)
 
 
-def test_what_may_have_been_begun_is_looked_at_by_a_person(world: World) -> None:
+def test_an_expired_rescue_whose_call_may_have_run_needs_a_person(world: World) -> None:
     cut(world)
     world.work()
     rescue = world.rescue()
@@ -53,14 +53,14 @@ def test_what_may_have_been_begun_is_looked_at_by_a_person(world: World) -> None
     assert queries.marked_on(world.node()) == rescue  # and is left to people
 
 
-def test_what_the_node_shows_has_begun_and_goes_on(world: World) -> None:
+def test_a_rescue_whose_call_is_visible_on_the_node_continues(world: World) -> None:
     cut(world)
     world.sync()
     world.work()
     assert (world.rescue().state, world.step("cordon").state) == ("succeeded", "done")
 
 
-def test_what_was_never_begun_ends_and_is_nobodys_work(world: World) -> None:
+def test_a_rescue_that_never_began_expires_without_a_person(world: World) -> None:
     asked(world)
     fleet.pause(cluster=world.cluster, reason="", actor="user:ann", now=world.now)
     world.work()

@@ -95,7 +95,7 @@ def judge(world: World) -> None:
     services.decide_and_run([Incident.objects.get().pk], clock=world.clock)
 
 
-def test_its_actions_are_done(world: World, decider: Decider) -> None:
+def test_the_actions_of_an_external_decider_are_done(world: World, decider: Decider) -> None:
     decider.answer = b'{"actions": [{"name": "cordon", "waittime": "", "maps": []}]}'
     judge(world)
     rescue = Rescue.objects.get()
@@ -106,7 +106,7 @@ def test_its_actions_are_done(world: World, decider: Decider) -> None:
     assert (asked["node"], asked["incident"]["kind"], asked["incident"]["code"]) == (NODE, "xid", "62")
 
 
-def test_it_may_want_nothing_done(world: World, decider: Decider) -> None:
+def test_an_external_decider_may_request_no_action(world: World, decider: Decider) -> None:
     judge(world)
     assert Decision.objects.get().answer == "none"
     assert Decision.objects.get().reasons[0] == reasons.of("external_nothing", system="127.0.0.1")
@@ -124,7 +124,7 @@ def test_it_may_want_nothing_done(world: World, decider: Decider) -> None:
         (b" " * (outgoing.MAX_RESPONSE_BYTES + 1), 200, "answer_too_large"),
     ],
 )
-def test_what_cannot_be_used_is_silence_and_a_person_is_waited_for(
+def test_an_invalid_answer_counts_as_silence_and_holds_the_decision(
     world: World, decider: Decider, answer: bytes, status: int, code: str
 ) -> None:
     Cluster.objects.update(decision_fallback="hold")
@@ -136,7 +136,7 @@ def test_what_cannot_be_used_is_silence_and_a_person_is_waited_for(
     assert not world.kube.get_node(NODE).unschedulable
 
 
-def test_silence_lets_the_policies_decide_where_that_is_wanted(world: World, decider: Decider) -> None:
+def test_silence_lets_the_policies_decide_with_that_fallback(world: World, decider: Decider) -> None:
     decider.pause.clear()
     judge(world)
     assert world.kube.get_node(NODE).unschedulable
@@ -152,7 +152,7 @@ def test_a_dripping_answer_is_silence_in_time(world: World, decider: Decider) ->
     assert Rescue.objects.get().rule == "heal#1"  # the policies decide in its place
 
 
-def test_an_answer_is_not_used_where_policies_decide_by_then(world: World, decider: Decider) -> None:
+def test_an_answer_is_not_used_once_policies_decide(world: World, decider: Decider) -> None:
     decider.answer = b'{"actions": [{"name": "cordon"}]}'
     decider.meanwhile = lambda: Cluster.objects.update(decision_mode="policies")
     judge(world)
@@ -161,7 +161,7 @@ def test_an_answer_is_not_used_where_policies_decide_by_then(world: World, decid
 
 
 @pytest.mark.parametrize("change", [{"decision_mode": "both"}, {"decision_url": "http://127.0.0.1:9/other"}])
-def test_an_answer_to_another_question_is_asked_for_anew(
+def test_the_answer_to_an_outdated_query_is_discarded_and_queried_again(
     world: World, decider: Decider, change: dict[str, str]
 ) -> None:
     decider.answer = b'{"actions": [{"name": "cordon"}]}'
@@ -175,7 +175,7 @@ def test_an_answer_to_another_question_is_asked_for_anew(
     assert Rescue.objects.get().requested_by == "external:127.0.0.1"
 
 
-def test_an_answer_is_not_used_either_where_that_changes_while_others_count(
+def test_an_answer_is_not_used_if_the_mode_changes_while_guards_are_counted(
     world: World, decider: Decider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     decider.answer = b'{"actions": [{"name": "cordon"}]}'
@@ -193,7 +193,7 @@ def test_an_answer_is_not_used_either_where_that_changes_while_others_count(
     assert Rescue.objects.get().rule == "heal#1"
 
 
-def test_inv_11_the_guards_hold_it_back_too(world: World, decider: Decider) -> None:
+def test_inv_11_the_guards_hold_an_external_decision(world: World, decider: Decider) -> None:
     cluster_settings.set_guards(world.cluster, {"floor": {"percent": 100}}, actor="t", reason="", now=world.now)
     decider.answer = b'{"actions": [{"name": "cordon"}]}'
     judge(world)

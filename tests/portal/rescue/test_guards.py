@@ -182,7 +182,7 @@ class TestBudgetAndFloor:
         assert isolated(world) == ["gpu-1"]
         assert latest_reason(world, "budget")["limit"] == 1
 
-    def test_what_a_person_does_to_a_node_without_gpus_takes_no_slot(self, make) -> None:
+    def test_a_manual_act_on_a_node_without_gpus_takes_no_slot(self, make) -> None:
         world = make(nodes=2, budget={"limit": 1})
         world.kube.add_node("cpu-1", gpus=0)
         world.sync()
@@ -201,7 +201,7 @@ class TestBudgetAndFloor:
 
 
 class TestStorm:
-    def test_inv_33_one_symptom_on_many_nodes_is_one_storm_incident_and_takes_no_work(self, make) -> None:
+    def test_inv_33_one_symptom_on_many_nodes_is_one_storm_and_takes_no_work_away(self, make) -> None:
         world = make(HEAL, nodes=24, storm={"enabled": True})
         for number in range(1, 13):
             world.kube.add_pod("default", f"train-{number}", node=f"gpu-{number}", labels={"app": "train"})
@@ -218,7 +218,7 @@ class TestStorm:
         assert {code_of(rescue.because) for rescue in Rescue.objects.all()} == {"storm_code"}
         assert Entry.objects.filter(verb="storm.opened").count() == 1
 
-    def test_inv_33_one_fault_by_many_names_is_one_storm(self, make) -> None:
+    def test_inv_33_one_fault_under_several_names_is_one_storm(self, make) -> None:
         """Two nodes each by four systems."""
         world = make(BY_SOURCES, nodes=24, storm={"enabled": True})
         told = ("health", "SysLogsXIDError/62"), ("gpud", "accelerator-nvidia-error-xid"), ("alert", "GpuXid")
@@ -242,7 +242,7 @@ class TestStorm:
         assert (storm.symptom_kind, storm.symptom) == ("gpud", "accelerator-nvidia-error-xid")
         assert len(storm.scope) == 5
 
-    def test_inv_33_what_people_and_earlier_faults_isolated_leaves_a_storm_its_share(self, make) -> None:
+    def test_inv_33_earlier_isolations_leave_a_storm_its_share(self, make) -> None:
         world = make(HEAL, nodes=24, storm={"enabled": True})
         hurt(world, 20)
         world.work()
@@ -273,7 +273,7 @@ class TestStorm:
         world.work()
         assert (isolated(world), Rescue.objects.count()) == ([], 0)
 
-    def test_inv_33_a_drill_in_a_storm_isolates_nothing(self, make) -> None:
+    def test_inv_33_a_drill_in_a_storm_isolates_no_node(self, make) -> None:
         world = make(nodes=24, storm={"enabled": True})
         for number in (1, 2, 3):
             fault = Fault(kind="xid", code=62, pci=PCI, source="kmsg", drill=True)
@@ -400,7 +400,7 @@ class TestStorm:
 
 
 class TestBeforeTheCall:
-    def test_more_faulty_nodes_than_chance_explains_are_cordoned_and_neither_drained_nor_rebooted(self, make) -> None:
+    def test_an_unlikely_number_of_faulty_nodes_is_cordoned_but_not_drained_or_rebooted(self, make) -> None:
         world = make(HEAL, nodes=8, rate={"enabled": True})
         world.kube.add_pod("default", "train-0", node=NODE, labels={"app": "train"})
         hurt(world, 1, 2, 3)
@@ -414,7 +414,7 @@ class TestBeforeTheCall:
         world.pass_time(301)
         assert len(world.kube.called("evict")) == 1
 
-    def test_inv_31_nothing_that_holds_acts_back_holds_an_uncordon(self, make) -> None:
+    def test_inv_31_no_guard_holds_an_uncordon(self, make) -> None:
         world = make(nodes=4, rate={"enabled": True}, budget={"limit": 1})
         hurt(world, 1)
         services.request(world.node(), "cordon", actor="user:ann", reason="", now=world.now)
@@ -464,7 +464,7 @@ class TestBeforeTheCall:
         assert reported()[1:] == [reasons.of("paused_because", why="lunch")]
         assert ledger.verify("c1").intact
 
-    def test_inv_37_exclusion_is_asked_again_right_before_the_reboot(self, make) -> None:
+    def test_inv_37_exclusion_is_checked_again_right_before_the_reboot(self, make) -> None:
         world = make(HEAL, nodes=2)
         world.kube.add_pod("default", "train-0", node=NODE, labels={"app": "train"})
         world.fault(62)
@@ -557,7 +557,7 @@ def test_a_drain_that_was_held_back_does_not_count_as_drained(make) -> None:
     assert code_of(drain.because) == "drain_leaving"
 
 
-def test_inv_15_nothing_is_done_about_what_a_reboot_has_ended_meanwhile(make) -> None:
+def test_inv_15_no_action_runs_for_a_fault_that_a_reboot_has_ended(make) -> None:
     world = make(HEAL, nodes=2)
     fleet.pause(cluster=world.cluster, reason="stop", actor="user:ann", now=world.now)
     world.fault(62)
@@ -591,7 +591,7 @@ class TestBeginningLate:
         for rescue in Rescue.objects.order_by("pk"):
             services.approve(rescue, actor="user:bob", reason="", now=world.now)
 
-    def test_inv_29_many_that_are_approved_at_once_begin_no_faster_than_the_breaker_lets(self, make) -> None:
+    def test_inv_29_rescues_approved_at_once_begin_within_the_breaker(self, make) -> None:
         world = make(nodes=8, breaker={"enabled": True, "limit": 2})
         self.approved(world, 1, 2, 3, 4, 5)
         world.work()
@@ -605,7 +605,7 @@ class TestBeginningLate:
         world.pass_time(400)
         assert len(isolated(world)) == 5
 
-    def test_inv_36_a_floor_that_would_be_broken_by_now_holds_an_approved_cordon(self, make) -> None:
+    def test_inv_36_a_floor_that_would_be_broken_now_holds_an_approved_cordon(self, make) -> None:
         world = make(nodes=4, floor={"percent": 75})
         self.approved(world, 1)
         world.kube.cordon("gpu-2")
@@ -617,7 +617,7 @@ class TestBeginningLate:
         world.pass_time(20)
         assert isolated(world) == ["gpu-1"]
 
-    def test_a_budget_that_was_lowered_lets_them_begin_one_by_one_and_none_waits_for_ever(self, make) -> None:
+    def test_rescues_held_by_a_lowered_budget_begin_one_by_one(self, make) -> None:
         world = make(nodes=8, budget={"limit": 3})
         self.approved(world, 1, 2, 3)
         cluster_settings.set_guards(world.cluster, {"budget": {"limit": 1}}, actor="user:ann", reason="", now=world.now)
@@ -634,7 +634,7 @@ class TestBeginningLate:
             world.pass_time(20)
             assert isolated(world) == [f"gpu-{number + 1}"]
 
-    def test_a_pause_in_between_is_such_a_time_too(self, make) -> None:
+    def test_a_pause_between_the_decision_and_its_call_evaluates_the_guards_again(self, make) -> None:
         world = make(nodes=8, breaker={"enabled": True, "limit": 1})
         world.kube.fail("apply_node", port.Unavailable("away"), times=1)
         hurt(world, 1)
@@ -650,7 +650,7 @@ class TestBeginningLate:
         world.pass_time(400)
         assert isolated(world) == ["gpu-1", "gpu-2"]
 
-    def test_inv_37_one_that_was_excluded_meanwhile_is_not_cordoned(self, make) -> None:
+    def test_inv_37_a_node_that_was_excluded_since_the_approval_is_not_cordoned(self, make) -> None:
         world = make(nodes=4)
         self.approved(world, 1)
         world.kube.label_node("gpu-1", {"kcover.io/exclude": "true"})
@@ -659,14 +659,14 @@ class TestBeginningLate:
         assert isolated(world) == []
         assert code_of(world.rescue("gpu-1").because) == "excluded"
 
-    def test_a_storm_lets_it_begin_within_a_quarter(self, make) -> None:
+    def test_a_storm_lets_an_approved_rescue_begin_within_a_quarter(self, make) -> None:
         world = make(nodes=8, storm={"enabled": True})
         self.approved(world, 1)
         hurt(world, 2, 3, 1)
         world.work()
         assert isolated(world) == ["gpu-1"]
 
-    def test_what_begins_at_once_is_asked_once(self, make, monkeypatch) -> None:
+    def test_a_rescue_that_begins_at_once_evaluates_the_guards_once(self, make, monkeypatch) -> None:
         world = make(nodes=8, breaker={"enabled": True, "limit": 1})
         asked: list[object] = []
         monkeypatch.setattr(recheck_guards, "isolation", lambda *a, **k: asked.append(a) or ())
@@ -678,7 +678,7 @@ class TestBeginningLate:
 class TestPassedOver:
     """What a named person really passed over is on record, with its figures; what they might have is not the same."""
 
-    def test_what_held_nothing_back_was_not_passed_over(self, make) -> None:
+    def test_an_override_of_a_guard_that_did_not_hold_is_not_recorded(self, make) -> None:
         world = make(nodes=4, breaker={"enabled": True, "limit": 3})
         made = services.request(world.node("gpu-1"), "cordon", actor="user:ann", reason="", now=world.now)
         world.work()
@@ -687,7 +687,7 @@ class TestPassedOver:
         assert made.passed_over == []
         assert "passed_over" not in Entry.objects.get(verb="rescue.opened").data
 
-    def test_inv_11_what_did_is_kept_when_it_is_asked_for(self, make) -> None:
+    def test_inv_11_overridden_guards_of_a_request_are_stored_with_it(self, make) -> None:
         world = make(nodes=4, breaker={"enabled": True, "limit": 1})
         hurt(world, 1)
         world.work()
@@ -699,7 +699,7 @@ class TestPassedOver:
         assert (passed.code, dict(passed.params)["guard"]) == ("overridden", reasons.of("guard_breaker"))
         assert dict(passed.params)["why"].code == "breaker"
 
-    def test_what_did_before_a_call_is_kept_with_the_call(self, make) -> None:
+    def test_an_overridden_guard_before_a_call_is_recorded_with_the_call(self, make) -> None:
         world = make(nodes=8, rate={"enabled": True})
         for number in (1, 2):
             world.kube.add_pod("default", f"train-{number}", node="gpu-3", labels={"app": "train"})
@@ -718,7 +718,7 @@ class TestPassedOver:
         assert "passed_over" not in Entry.objects.get(verb="cordon.begun", rescue=made.pk).data
 
 
-def test_nothing_is_counted_where_something_else_has_the_word_before_the_guards(make) -> None:
+def test_no_guard_is_counted_where_a_pause_decides_before_the_guards(make) -> None:
     world = make(nodes=3, breaker={"enabled": True, "limit": 1})
     fleet.pause(cluster=world.cluster, reason="look first", actor="test", now=world.now)
     hurt(world, 1)
@@ -756,12 +756,12 @@ class TestOneJob:
         assert (storm.code, storm.scope) == ("job train/llm", ["gpu-1", "gpu-2", "gpu-3", "gpu-4"])
         assert latest_reason(world, "storm_budget") == {"taken": 2, "limit": 2, "eligible": 8}
 
-    def test_nodes_of_different_jobs_are_none(self, make) -> None:
+    def test_failures_of_different_jobs_are_no_storm(self, make) -> None:
         world = self.world(make)
         self.judge(world, (1, 48), (5, 62), (6, 64))
         assert not Incident.objects.filter(kind="storm").exists()
 
-    def test_a_job_that_a_drain_has_moved_away_is_known_all_the_same(self, make) -> None:
+    def test_a_job_that_a_drain_moved_away_still_counts_for_the_storm(self, make) -> None:
         world = self.world(make)
         self.judge(world, (1, 48))
         assert len(world.kube.called("evict")) == 1
@@ -769,7 +769,7 @@ class TestOneJob:
         self.judge(world, (2, 62), (3, 64))
         assert Incident.objects.get(kind="storm").scope == ["gpu-1", "gpu-2", "gpu-3"]
 
-    def test_a_fault_alone_asks_the_cluster_for_no_pods(self, make) -> None:
+    def test_a_single_fault_lists_no_pods(self, make) -> None:
         world = make(CORDON, nodes=8, storm={"enabled": True})
         self.judge(world, (1, 62))
         assert world.kube.called("list_pods") == []
@@ -777,13 +777,13 @@ class TestOneJob:
         self.judge(world, (2, 62))
         assert world.kube.called("list_pods") == []
 
-    def test_each_node_is_looked_up_once(self, make) -> None:
+    def test_the_pods_of_each_node_are_listed_once(self, make) -> None:
         world = make(CORDON, nodes=8, storm={"enabled": True})
         self.judge(world, (1, 48), (2, 62), (3, 64), (4, 79))
         assert len(world.kube.called("list_pods")) == 4
         assert not Incident.objects.filter(kind="storm").exists()
 
-    def test_a_cluster_that_does_not_tell_holds_nothing_up(self, make) -> None:
+    def test_an_unanswered_pod_list_does_not_delay_a_decision(self, make) -> None:
         world = make(CORDON, nodes=8, storm={"enabled": True})
         world.kube.fail("list_pods", port.Unavailable("away"), times=100)
         self.judge(world, (1, 62), (2, 62))
@@ -793,7 +793,7 @@ class TestOneJob:
 class TestOtherLabels:
     """What was settled because of a node's labels is judged again when they change (invariant 15)."""
 
-    def test_an_exclusion_that_is_taken_back_lets_the_fault_be_acted_on(self, make) -> None:
+    def test_removing_an_exclusion_lets_the_fault_be_decided_again(self, make) -> None:
         world = make(nodes=2)
         world.kube.label_node(NODE, {"kcover.io/exclude": "true"})
         world.sync()
@@ -806,7 +806,7 @@ class TestOtherLabels:
         world.pass_time(1)
         assert isolated(world) == [NODE]
 
-    def test_a_label_that_a_rule_selects_by_is_such_a_change(self, make) -> None:
+    def test_a_label_that_a_rule_selects_by_lets_the_fault_be_decided_again(self, make) -> None:
         selecting = CORDON.replace(
             'errorCode: ["62"],', 'errorCode: ["62"], nodeSelector: {operator: all, labels: {team: a}},'
         )
@@ -818,7 +818,7 @@ class TestOtherLabels:
         world.pass_time(1)
         assert isolated(world) == [NODE]
 
-    def test_what_changes_nothing_is_judged_once(self, make) -> None:
+    def test_an_irrelevant_change_of_the_node_repeats_no_decision(self, make) -> None:
         world = make(nodes=2)
         hurt(world, 1, code=999)
         world.work()
@@ -832,7 +832,7 @@ class TestOtherLabels:
         world.pass_time(60)
         assert Decision.objects.get().count == 2
 
-    def test_what_is_closed_stays_closed(self, make) -> None:
+    def test_a_closed_fault_is_not_decided_again(self, make) -> None:
         world = make(nodes=2)
         hurt(world, 1, code=999)
         world.work()

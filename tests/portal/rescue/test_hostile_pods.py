@@ -20,7 +20,7 @@ def world():
     one.uninstall()
 
 
-def test_a_hostile_pod_does_not_hold_up_the_rescue_of_its_node(world: World) -> None:
+def test_a_hostile_pod_does_not_delay_the_rescue_of_its_node(world: World) -> None:
     add_job(world, "a-hostile", "gpu-1", protected="")
     add_job(world, "llm", "gpu-1", "gpu-2")
     reference = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": HOSTILE, "uid": "u", "controller": True}

@@ -82,7 +82,7 @@ def test_a_machine_is_rebooted_by_one_object(cycle: Janitor, after: bool | None)
         (port.Unavailable("504", ambiguous=True), "waiting", "machine_cycle_requested"),
     ],
 )
-def test_what_a_failed_request_leads_to(cycle: Janitor, error: port.KubeError, state: str, code: str) -> None:
+def test_each_failed_request_has_its_outcome(cycle: Janitor, error: port.KubeError, state: str, code: str) -> None:
     cycle.kube.fail("create_object", error)
     cycle.fault(62)
     cycle.go_on()
@@ -91,7 +91,7 @@ def test_what_a_failed_request_leads_to(cycle: Janitor, error: port.KubeError, s
 
 
 @pytest.mark.parametrize("created", [False, True])
-def test_a_conflict_is_asked_again_by_the_same_object(cycle: Janitor, created: bool) -> None:
+def test_a_conflict_is_retried_with_the_same_object(cycle: Janitor, created: bool) -> None:
     cycle.kube.fail("create_object", port.Conflict("409"), after=created)
     cycle.fault(62)
     cycle.go_on()
@@ -114,13 +114,13 @@ def test_one_gpu_is_reset(reset: Janitor, phase: str, state: str) -> None:
     assert len(reset.asked(port.GPU_RESET)) == 1
 
 
-def test_a_gpu_is_named_by_its_address_and_never_by_nothing() -> None:
+def test_a_gpu_is_named_by_its_address_or_not_at_all() -> None:
     assert janitor_reset._selector({"pci": "0000:4e:00"}) == {"pciBusIDs": ["0000:4e:00.0"]}
     assert janitor_reset._selector({"gpu_uuid": "GPU-1"}) is None
     assert janitor_reset._selector({}) is None
 
 
-def test_an_object_that_is_gone_proves_nothing(reset: Janitor) -> None:
+def test_a_deleted_object_is_no_proof(reset: Janitor) -> None:
     reset.fault(62, gpu_uuid=GPU)
     reset.go_on()
     (made,) = reset.asked(port.GPU_RESET)

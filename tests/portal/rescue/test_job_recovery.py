@@ -82,7 +82,7 @@ def test_a_person_approves_the_restart(world: World) -> None:
 
 
 @pytest.mark.usefixtures("job")
-def test_what_is_set_between_the_decision_and_the_restart_holds(world: World) -> None:
+def test_a_setting_changed_between_decision_and_restart_applies(world: World) -> None:
     world.fault(62)
     recover_before(world, "list_pods", "off")
     world.until("succeeded")

@@ -94,7 +94,7 @@ def test_the_second_node_of_a_workload_waits_until_its_pods_run_again(world: Wor
     assert world.rescue(OTHER).state == "succeeded"
 
 
-def test_a_workload_that_does_not_come_back_is_a_persons_concern(world: World) -> None:
+def test_a_workload_that_does_not_come_back_is_held_for_a_person(world: World) -> None:
     add_job(world, NODE, OTHER)
     world.kube.broken = frozenset({"llm"})
     break_both(world)
@@ -148,7 +148,7 @@ def test_a_job_that_kueue_placed_is_not_restarted_as_a_whole() -> None:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.postgres(reason="SQLite's test database is in the memory of one thread")
-def test_many_workers_at_once_drain_one_node_of_a_workload(world: World) -> None:
+def test_concurrent_workers_drain_one_node_of_a_workload(world: World) -> None:
     nodes = [f"gpu-{number}" for number in range(1, 5)]
     add_job(world, *nodes)
     world.break_at_once(nodes)

@@ -36,7 +36,7 @@ def reported() -> list[Entry]:
 
 
 @pytest.mark.parametrize("status", ["done", "failed"])
-def test_inv_16_a_late_word_that_it_may_be_done_is_kept_and_the_boot_is_waited_for(world: World, status: str) -> None:
+def test_inv_16_a_late_result_that_may_be_done_is_kept_and_the_boot_is_waited_for(world: World, status: str) -> None:
     command = unanswered(world)
     for _ in range(2):  # the answer to the first report was lost
         world.report(results=(CommandResult(id=str(command.pk), status=status, message="so", finished_at=world.now),))
@@ -54,7 +54,7 @@ def test_inv_16_a_late_word_that_it_may_be_done_is_kept_and_the_boot_is_waited_f
 
 
 @pytest.mark.parametrize("status", ["refused", "expired"])
-def test_a_late_word_that_nothing_was_begun_asks_a_person_at_once(world: World, status: str) -> None:
+def test_a_late_refusal_holds_the_rescue_at_once(world: World, status: str) -> None:
     agents.answers(world, unanswered(world), status, "not now")
     world.pass_time()
     assert world.rescue().state == "held"
@@ -65,7 +65,7 @@ def test_a_late_word_that_nothing_was_begun_asks_a_person_at_once(world: World, 
     assert len(agents.commands("reboot")) == 1
 
 
-def test_a_late_word_that_nothing_was_begun_does_not_outweigh_a_machine_that_went_down(world: World) -> None:
+def test_a_late_refusal_does_not_outweigh_a_machine_that_went_down(world: World) -> None:
     command = unanswered(world)
     world.kube.set_ready(NODE, False)
     agents.answers(world, command, "refused", "not now")
@@ -74,7 +74,7 @@ def test_a_late_word_that_nothing_was_begun_does_not_outweigh_a_machine_that_wen
     assert (step.state, codes_of(step.because)[-1]) == ("waiting", "went_down")
 
 
-def test_a_late_word_of_another_node_and_a_word_that_is_told_again_are_none(world: World) -> None:
+def test_late_results_of_another_node_and_repeated_results_are_ignored(world: World) -> None:
     command = unanswered(world)
     world.kube.add_node("gpu-2", gpus=8)
     world.sync()
@@ -87,9 +87,7 @@ def test_a_late_word_of_another_node_and_a_word_that_is_told_again_are_none(worl
     assert (command.message, command.output, reported()) == ("expired at eight", {}, [])
 
 
-def test_what_was_withdrawn_and_done_all_the_same_is_on_the_rescues_record(
-    world: World, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_withdrawn_command_that_was_executed_is_on_record(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     type(world.cluster).objects.update(reboot="agent")
     world.fault(62)
     world.until_reboot_is_asked()

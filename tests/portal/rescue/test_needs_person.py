@@ -48,7 +48,7 @@ def test_the_kinds_and_kind_of_agree_row_by_row(rows: list[Rescue]) -> None:
         assert selected == {row.pk for row in rows if needs_person.kind_of(row) == kind} != set()
 
 
-def test_each_rescue_is_in_the_one_status_that_status_of_names(rows: list[Rescue]) -> None:
+def test_each_rescue_has_exactly_one_status(rows: list[Rescue]) -> None:
     for status, condition in needs_person.STATUSES.items():
         selected = set(Rescue.objects.filter(condition, pk__in=[row.pk for row in rows]).values_list("pk", flat=True))
         assert selected == {row.pk for row in rows if needs_person.status_of(row) == status} != set()
@@ -74,7 +74,7 @@ def asked(world: World, request: pytest.FixtureRequest) -> Decision:
     return found
 
 
-def test_a_decision_that_only_a_person_can_resolve_says_so(asked: Decision) -> None:
+def test_a_decision_for_a_person_is_marked(asked: Decision) -> None:
     assert asked.needs_person
     assert list(needs_person.decisions_for_a_person()) == [asked]
     assert [row.pk for row in needs_person.unhandled_incidents()] == [asked.incident_id]

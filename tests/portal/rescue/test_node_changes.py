@@ -60,7 +60,7 @@ def annotate(kube: FakeCluster, text: str | None) -> None:
     kube.objects.merge("Node", "", NODE, {"metadata": {"annotations": {marks.ANNOTATION: text}}})
 
 
-def test_its_own_cordon_does_not_wake_a_waiting_rescue(world: World, nudged: list[str]) -> None:
+def test_the_cordon_of_a_rescue_does_not_wake_it(world: World, nudged: list[str]) -> None:
     drains(world)
     due = world.rescue().due_at
     world.sync()
@@ -88,7 +88,7 @@ def test_its_own_cordon_does_not_wake_a_waiting_rescue(world: World, nudged: lis
     ],
 )
 @pytest.mark.parametrize("together", [False, True])
-def test_what_others_change_wakes_a_waiting_rescue(
+def test_a_change_by_others_wakes_a_waiting_rescue(
     world: World, nudged: list[str], change: Callable[[FakeCluster], object], together: bool
 ) -> None:
     drains(world)
@@ -100,7 +100,7 @@ def test_what_others_change_wakes_a_waiting_rescue(
     assert (world.rescue().state, world.rescue().due_at) == ("running", world.now)
 
 
-def test_a_label_that_the_rescue_gave_is_its_own_until_someone_changes_it(world: World, nudged: list[str]) -> None:
+def test_a_label_of_the_rescue_is_its_own_until_another_changes_it(world: World, nudged: list[str]) -> None:
     drains(world)
     rescue = world.rescue()
     given = marks.read(rescue.marks).with_label("gpu", before=None, value="broken")
@@ -142,7 +142,7 @@ def test_a_rescue_whose_node_another_system_has_waits_for_its_callback(world: Wo
     assert (nudged, world.rescue().state) == ([], "waiting")
 
 
-def test_the_cordon_of_a_rescue_that_ended_wakes_nobody(isolating: World, nudged: list[str]) -> None:
+def test_the_cordon_of_an_ended_rescue_wakes_no_rescue(isolating: World, nudged: list[str]) -> None:
     isolating.fault(62)
     isolating.work()
     assert isolating.rescue().outcome == "isolated"
@@ -151,7 +151,7 @@ def test_the_cordon_of_a_rescue_that_ended_wakes_nobody(isolating: World, nudged
     assert (nudged, Incident.objects.get().decide_at) == ([], None)
 
 
-def test_inv_20_an_isolated_node_that_someone_uncordons_is_let_go(isolating: World, nudged: list[str]) -> None:
+def test_inv_20_an_isolated_node_that_is_uncordoned_is_released(isolating: World, nudged: list[str]) -> None:
     isolating.fault(62)
     isolating.work()
     isolating.sync()
@@ -167,7 +167,7 @@ def test_marks_without_a_rescue_that_has_them_are_left_to_reconcile(isolating: W
     assert nudged == []
 
 
-def test_other_labels_have_a_decided_fault_decided_again(world: World, nudged: list[str]) -> None:
+def test_changed_labels_let_a_decided_fault_be_decided_again(world: World, nudged: list[str]) -> None:
     world.kube.label_node(NODE, {"kcover.io/exclude": "true"})
     world.sync()
     world.fault(62)
@@ -199,7 +199,7 @@ def test_the_statements_do_not_depend_on_the_number_of_nodes(world: World, nudge
     assert (len(changes), nudged, len(captured.captured_queries)) == (count, [], 2)
 
 
-def test_no_change_asks_for_nothing(world: World) -> None:
+def test_no_change_runs_no_query(world: World) -> None:
     with CaptureQueriesContext(connection) as captured:
         services.nudge_changed([], now=world.now)
     assert len(captured.captured_queries) == 0

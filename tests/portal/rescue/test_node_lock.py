@@ -77,7 +77,7 @@ def asked(world: World) -> Flight:
     return Flight(world)
 
 
-def test_inv_08_a_rescue_waits_for_the_withdrawal_that_is_under_way(world: World) -> None:
+def test_inv_08_a_rescue_waits_for_a_running_withdrawal(world: World) -> None:
     flight = asked(world)
     cancel(world)
 
@@ -95,7 +95,7 @@ def test_inv_08_a_rescue_waits_for_the_withdrawal_that_is_under_way(world: World
     assert not world.kube.get_node(NODE).unschedulable
 
 
-def test_inv_08_a_withdrawal_waits_for_the_rescue_that_is_at_work(world: World) -> None:
+def test_inv_08_a_withdrawal_waits_for_the_running_rescue(world: World) -> None:
     flight = asked(world)
     cancel(world)
     uncordon(world)
@@ -110,7 +110,7 @@ def test_inv_08_a_withdrawal_waits_for_the_rescue_that_is_at_work(world: World) 
     assert queries.to_withdraw(now=world.now + node_lock.LEASE_TIME) == []
 
 
-def test_inv_08_what_comes_after_a_cancel_waits_for_the_call_that_was_under_way(world: World) -> None:
+def test_inv_08_a_request_after_a_cancel_waits_for_the_running_call(world: World) -> None:
     flight = Flight(world)
 
     def cut_short() -> None:
@@ -128,7 +128,7 @@ def test_inv_08_what_comes_after_a_cancel_waits_for_the_call_that_was_under_way(
     assert not world.kube.get_node(NODE).unschedulable
 
 
-def test_a_rescue_that_is_ended_before_its_worker_begins_leaves_no_turn(
+def test_a_rescue_that_is_ended_before_its_worker_begins_leaves_no_lock(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No call was made under the lease, and none will be."""
@@ -149,7 +149,7 @@ def test_a_rescue_that_is_ended_before_its_worker_begins_leaves_no_turn(
 
 
 @pytest.mark.parametrize("at", ["get_node", "apply_node", "cordoned again", "before"])
-def test_a_held_rescue_that_is_ended_while_it_is_looked_at_leaves_no_turn(
+def test_a_held_rescue_that_is_ended_during_a_look_leaves_no_lock(
     world: World, at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody uncordoned its node; what the look had begun has its end in the ledger."""
@@ -186,7 +186,7 @@ def test_a_held_rescue_that_is_ended_while_it_is_looked_at_leaves_no_turn(
     assert sorted(reported) == (["yield.begun", "yield.done"] if at == "apply_node" else [])
 
 
-def test_inv_08_a_turn_is_not_lengthened_while_the_nodes_own_rescue_is_at_work(world: World) -> None:
+def test_inv_08_a_lock_is_not_extended_while_the_nodes_own_rescue_runs(world: World) -> None:
     """The turn ran out, and the rescue did not wait any longer."""
     refused: list[node_lock.Busy] = []
     with node_lock.acquire(world.node(), clock=world.clock) as lock:
@@ -203,7 +203,7 @@ def test_inv_08_a_turn_is_not_lengthened_while_the_nodes_own_rescue_is_at_work(w
     assert refused[0].reason == reasons.of("node_call_in_flight", node="gpu-1")
 
 
-def test_a_step_that_breaks_under_a_rescue_that_was_ended_leaves_no_turn(world: World) -> None:
+def test_a_step_that_breaks_under_an_ended_rescue_leaves_no_lock(world: World) -> None:
     def ended_and_broken() -> None:
         cancel(world)
         raise KeyError("a mistake of ours")
@@ -216,9 +216,7 @@ def test_a_step_that_breaks_under_a_rescue_that_was_ended_leaves_no_turn(world: 
     assert world.node().locked_until is None
 
 
-def test_a_lease_that_is_taken_with_the_decision_runs_from_its_end(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lease_taken_with_the_decision_begins_at_its_end(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Judging may queue for the node and for the counts, in a storm for long."""
     of, leases = queries.Situations.of, []
 
@@ -235,7 +233,7 @@ def test_a_lease_that_is_taken_with_the_decision_runs_from_its_end(
 
 
 @pytest.mark.parametrize("at", ["list_pods", "evict"])
-def test_inv_08_a_call_of_a_later_step_gives_the_turn_back_too(world: World, at: str) -> None:
+def test_inv_08_a_call_of_a_later_step_releases_the_lock_too(world: World, at: str) -> None:
     """The lease was renewed since the worker claimed it: with the step that ended, and before each write."""
     world.kube.add_pod("default", "train-0", node=NODE, labels={"app": "train"})
     world.kube.add_pod("default", "train-1", node=NODE, labels={"app": "train"})
@@ -256,7 +254,7 @@ def test_inv_08_a_call_of_a_later_step_gives_the_turn_back_too(world: World, at:
 
 
 @pytest.mark.parametrize("ends", ["replaced", "too late"])
-def test_a_rescue_that_its_own_worker_ends_leaves_no_turn(world: World, ends: str) -> None:
+def test_a_rescue_that_its_own_worker_ends_leaves_no_lock(world: World, ends: str) -> None:
     """There is no call under way: what comes next on the node need not wait."""
     world.fault(62)
     if ends == "replaced":
@@ -276,7 +274,7 @@ def test_a_rescue_that_its_own_worker_ends_leaves_no_turn(world: World, ends: st
     assert world.node().locked_until is None
 
 
-def test_whoever_gives_a_turn_back_wakes_the_rescue_that_waited(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_releasing_a_lock_wakes_the_waiting_rescue(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     flight, rung = asked(world), []
     cancel(world)
     flight.during("delete_job", lambda: uncordon(world))
@@ -286,7 +284,7 @@ def test_whoever_gives_a_turn_back_wakes_the_rescue_that_waited(world: World, mo
     assert rung == [waits, waits]  # when it was asked for, and now
 
 
-def test_inv_08_the_turn_of_a_worker_that_died_runs_out(world: World) -> None:
+def test_inv_08_the_lock_of_a_dead_worker_expires(world: World) -> None:
     asked(world)
     cancel(world)
     kill_at(world.kube, "delete_job", call=1, after=False)
@@ -300,7 +298,7 @@ def test_inv_08_the_turn_of_a_worker_that_died_runs_out(world: World) -> None:
     assert jobs(world) == []
 
 
-def test_inv_09_a_lease_that_ran_out_is_lost_to_a_withdrawal(world: World) -> None:
+def test_inv_09_an_expired_lease_is_lost_to_a_withdrawal(world: World) -> None:
     """Its worker may only be slow: the patch that it was about to make would meet the withdrawal."""
     asked(world)
     cancel(world)
@@ -332,7 +330,7 @@ class TestStandby:
     def world(self, make: Callable[..., World]) -> World:
         return make("spare-1")
 
-    def test_inv_08_its_own_rescue_waits_for_the_one_that_puts_it_into_service(self, world: World) -> None:
+    def test_inv_08_the_rescue_of_a_spare_waits_for_its_assignment(self, world: World) -> None:
         flight = Flight(world)
 
         def its_own() -> None:
@@ -348,7 +346,7 @@ class TestStandby:
         world.work()
         assert world.rescue("spare-1").state == "succeeded"
 
-    def test_inv_08_it_is_put_into_service_when_its_own_rescue_is_not_at_work(self, world: World) -> None:
+    def test_inv_08_a_spare_is_put_into_service_when_its_own_rescue_is_idle(self, world: World) -> None:
         flight = Flight(world)
         rescue = promised(world)
         services.request(world.node("spare-1"), "cordon", actor="user:anna", reason="", now=world.now)
@@ -357,7 +355,7 @@ class TestStandby:
         assert (flight.after, flight.most) == ([], 1)
         assert world.step("standby").why == reasons.of("node_call_in_flight", node="spare-1")
 
-    def test_inv_08_it_is_given_back_when_nobody_is_at_work_on_it(self, world: World) -> None:
+    def test_inv_08_a_spare_is_given_back_when_no_rescue_works_on_it(self, world: World) -> None:
         promised(world)
         flight = Flight(world)
         cancel(world)
@@ -367,7 +365,7 @@ class TestStandby:
         assert (flight.after, flight.most) == ([], 1)
         assert standby_cleanup.tidy(clock=world.clock) == 1
 
-    def test_inv_08_its_own_rescue_waits_until_it_is_given_back(self, world: World) -> None:
+    def test_inv_08_the_rescue_of_a_spare_waits_for_its_return(self, world: World) -> None:
         promised(world)
         flight = Flight(world)
         cancel(world)
@@ -378,7 +376,7 @@ class TestStandby:
         assert world.node("spare-1").locked_until is None
         assert world.rescue("spare-1").state == "running"
 
-    def test_inv_08_a_fault_on_it_waits_until_it_is_given_back(self, world: World) -> None:
+    def test_inv_08_a_fault_on_a_spare_waits_for_its_return(self, world: World) -> None:
         promised(world)
         flight = Flight(world)
         cancel(world)
@@ -390,7 +388,7 @@ class TestStandby:
         assert world.rescue("spare-1").state == "running"
 
     @pytest.mark.parametrize("by", ["a rescue", "nobody's"])
-    def test_inv_08_a_turn_that_ran_out_in_the_middle_of_a_write_is_lost(self, world: World, by: str) -> None:
+    def test_inv_08_a_lock_that_expires_during_a_write_is_lost(self, world: World, by: str) -> None:
         """Reading the node took so long that somebody else came and went."""
         rescue = promised(world)
         if by == "nobody's":

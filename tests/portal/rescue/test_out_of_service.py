@@ -71,7 +71,7 @@ def test_pods_are_freed_once_the_agent_reports_another_boot(world: World) -> Non
 @pytest.mark.parametrize(
     "boot", ["same", "earlier", "kubelet ran in it", "no boot known"], ids=lambda name: name.replace(" ", "-")
 )
-def test_nothing_else_proves_a_reboot_and_a_person_is_asked(world: World, boot: str) -> None:
+def test_an_unproved_reboot_gets_no_taint_and_is_held_for_a_person(world: World, boot: str) -> None:
     known = world.kube.get_node(NODE).boot_id
     if boot == "earlier":
         world.node().__class__.objects.filter(name=NODE).update(past_boots=["long-ago"])
@@ -91,7 +91,7 @@ def test_nothing_else_proves_a_reboot_and_a_person_is_asked(world: World, boot: 
     assert calls(world) == []
 
 
-def test_a_boot_that_was_reported_before_the_kubelet_fell_silent_proves_nothing() -> None:
+def test_a_boot_reported_before_the_kubelet_fell_silent_is_no_proof() -> None:
     one = World(policy=POLICY, nodes=2, fake=WithOperators)
     try:
         one.cluster.guards = GUARDS
@@ -109,7 +109,7 @@ def test_a_boot_that_was_reported_before_the_kubelet_fell_silent_proves_nothing(
 
 
 @pytest.mark.parametrize("skew", [-3600, -31, -3, 86400])
-def test_a_report_that_was_kept_or_has_a_wrong_clock_proves_nothing(world: World, skew: float) -> None:
+def test_a_delayed_report_or_one_with_a_wrong_clock_is_no_proof(world: World, skew: float) -> None:
     world.report(boot_id="long-ago")
     Agent.objects.update(skew=skew)  # when it was written, less when it came
     for _ in range(2):
@@ -169,7 +169,7 @@ def test_a_patch_that_fails_is_made_again(world: World, error: port.KubeError, a
     assert taints(world) == []
 
 
-def test_somebody_elses_taint_is_waited_for_and_stays(world: World) -> None:
+def test_the_taint_of_another_is_waited_for_and_kept(world: World) -> None:
     theirs = {"key": TAINT.key, "value": "admin", "effect": "NoSchedule"}
     world.kube.objects.edit("Node", "", NODE, lambda m: m["spec"].update(taints=[theirs]))
     world.until("succeeded")
@@ -230,7 +230,7 @@ def test_a_step_that_an_operator_skips_leaves_the_taint_to_the_next_step_that_ne
 
 
 @pytest.mark.parametrize(("power", "freed"), [("Off", True), ("On", False), ("Off of another machine", False)])
-def test_pods_are_freed_once_the_controller_says_that_the_machine_is_off(
+def test_pods_are_freed_once_the_controller_reports_that_the_machine_is_off(
     world: World, settings: Any, power: str, freed: bool
 ) -> None:
     settings.KCOVER_OUTGOING_HOSTS = ("127.0.0.1",)

@@ -159,7 +159,7 @@ def test_inv_50_a_worker_that_dies_at_the_return_leaves_no_gap(returning: World,
 
 
 @pytest.mark.parametrize("patched", [False, True])
-def test_a_rescue_that_is_cancelled_at_the_return_leaves_nothing_behind(returning: World, patched: bool) -> None:
+def test_a_rescue_cancelled_at_the_return_leaves_no_probation(returning: World, patched: bool) -> None:
     rebooted(returning)
     real = returning.kube.apply_node
 
@@ -191,7 +191,7 @@ def test_a_rescue_that_is_cancelled_at_the_return_leaves_nothing_behind(returnin
 
 
 @pytest.mark.parametrize("after", [False, True])
-def test_inv_50_a_worker_that_dies_at_the_end_is_made_up_for(returning: World, after: bool) -> None:
+def test_inv_50_a_worker_that_dies_at_the_end_is_replaced(returning: World, after: bool) -> None:
     row = returned(returning)
     worker_kills.kill_at(returning.kube, "apply_node", call=1, after=after)
     returning.now = row.until
@@ -219,7 +219,7 @@ def test_inv_50_a_taint_added_after_the_end_stays_though_the_worker_died(returni
 
 
 @pytest.mark.parametrize("silent", [{"mode": "paused"}, {"mode": "shadow"}, {"acted_on_by": "kured"}])
-def test_nothing_is_written_in_a_mode_without_writes(returning: World, silent: dict[str, str]) -> None:
+def test_no_probation_is_ended_in_a_mode_without_writes(returning: World, silent: dict[str, str]) -> None:
     row = returned(returning)
     before = returning.cluster.mode
     type(returning.cluster).objects.filter(pk=returning.cluster.pk).update(**silent)
@@ -234,7 +234,7 @@ def test_nothing_is_written_in_a_mode_without_writes(returning: World, silent: d
     assert not on_probation(returning.kube.get_node(NODE))
 
 
-def test_a_person_ends_it_early(returning: World) -> None:
+def test_a_person_ends_a_probation_early(returning: World) -> None:
     row = returned(returning)
     services.end_probation(returning.node(), actor="user:anna", reason="needed", now=returning.now)
     services.end_probation(returning.node(), actor="user:bob", reason="also", now=returning.now)
@@ -250,7 +250,7 @@ def test_a_person_ends_it_early(returning: World) -> None:
     assert refused.value.reason.code == "no_probation"
 
 
-def test_a_release_ends_it_too(returning: World) -> None:
+def test_a_release_ends_a_probation_too(returning: World) -> None:
     returning.now = timezone.now()
     row = returned(returning)
     returning.now = timezone.now()
@@ -275,14 +275,14 @@ def test_inv_50_a_taint_that_someone_removes_ends_it(returning: World) -> None:
     assert not on_probation(returning.kube.get_node(NODE))
 
 
-def test_a_watch_that_is_late_ends_nothing(returning: World) -> None:
+def test_a_late_watch_ends_no_probation(returning: World) -> None:
     returned(returning)
     Node.objects.filter(name=NODE).update(taints=[])
     services.reconcile(now=returning.now)
     assert probations.on_node(returning.node()).end_because == {}
 
 
-def test_marks_that_someone_else_changed_stay(returning: World) -> None:
+def test_marks_that_another_changed_stay(returning: World) -> None:
     foreign = port.Taint(LABEL, "theirs", "NoSchedule")
     returning.kube.apply_node(NODE, port.NodeChange(add_taints=(foreign,), labels={LABEL: "soon"}))
     row = returned(returning)
@@ -304,7 +304,7 @@ def test_another_machine_under_the_name_is_left_alone(returning: World) -> None:
     assert returning.node().probation_until is None
 
 
-def test_a_second_fault_takes_the_node_over_and_its_return_begins_anew(returning: World) -> None:
+def test_a_second_fault_starts_a_new_probation_at_its_return(returning: World) -> None:
     first = returned(returning)
     returning.pass_time(3600)
     rebooted(returning)
@@ -325,7 +325,7 @@ def test_a_second_fault_takes_the_node_over_and_its_return_begins_anew(returning
     assert returning.kube.get_node(NODE).taints == ()
 
 
-def test_it_may_end_while_a_rescue_has_the_node(returning: World) -> None:
+def test_a_probation_may_end_during_a_rescue(returning: World) -> None:
     row = returned(returning)
     returning.now = row.until - timedelta(seconds=60)
     returning.report()
@@ -349,7 +349,7 @@ def test_a_rescue_without_probation_leaves_an_earlier_one_on_the_node(returning:
     assert probations.on_node(returning.node()) == row
 
 
-def test_auto_chooses_by_the_returns_of_the_fleet_and_says_so(returning: World) -> None:
+def test_auto_chooses_by_the_returns_of_the_fleet_and_records_the_basis(returning: World) -> None:
     row = returned(returning, 48)
     chosen = probation.of_rule("auto", fault_class="memory", past=[])
     assert (row.seconds, reasons.from_json(row.because)) == (chosen.length.total_seconds(), chosen.because)

@@ -63,7 +63,7 @@ def reset_for_a_check(make):
     return world
 
 
-def test_inv_38_a_check_that_has_not_passed_since_its_repair_keeps_the_node_out(make):
+def test_inv_38_a_check_that_has_not_passed_since_the_repair_keeps_the_node_out(make):
     world = reset_for_a_check(make)
     assert world.step("verify").why == reasons.of("checks_not_passed_yet", checks=f"remapped GPU-{NODE}-0")
     assert world.kube.get_node(NODE).unschedulable
@@ -71,7 +71,7 @@ def test_inv_38_a_check_that_has_not_passed_since_its_repair_keeps_the_node_out(
     assert world.until("succeeded", seconds=5).outcome == "healed"
 
 
-def test_inv_38_a_check_that_never_passes_is_a_persons(make):
+def test_inv_38_a_check_that_never_passes_is_held_for_a_person(make):
     world = reset_for_a_check(make)
     world.pass_time(verify.CHECK_WITHIN.total_seconds())
     world.report()
@@ -81,13 +81,13 @@ def test_inv_38_a_check_that_never_passes_is_a_persons(make):
     assert code_of(rescue.because) == "checks_still_fail"
 
 
-def test_inv_38_a_fault_that_a_person_closed_asks_for_no_check(make):
+def test_inv_38_a_fault_that_a_person_closed_requires_no_check(make):
     world = reset_for_a_check(make)
     Incident.objects.update(state="closed")
     assert world.until("succeeded", seconds=5).outcome == "healed"
 
 
-def test_inv_38_an_agent_that_reported_once_and_fell_silent_proves_nothing(make):
+def test_inv_38_an_agent_that_reported_once_and_fell_silent_is_no_proof(make):
     world = make(hold_down=3600)
     world.fault(62)
     world.until_reboot_is_asked()
@@ -111,7 +111,7 @@ def test_inv_38_an_agent_that_stays_silent_leaves_the_node_to_a_person(make):
     assert (world.rescue().state, world.kube.get_node(NODE).unschedulable) == ("held", True)
 
 
-def test_inv_38_a_fault_of_the_boot_before_delivered_late_hides_none_of_this_boot(make):
+def test_inv_38_a_late_fault_of_the_boot_before_hides_none_of_this_boot(make):
     world = make()
     old = world.kube.get_node(NODE).boot_id
     world.fault(62)
@@ -167,7 +167,7 @@ def test_inv_38_the_hold_down_time_is_waited_out(make):
     assert world.now - back >= timedelta(minutes=5)
 
 
-def test_inv_38_a_node_that_reboots_once_more_is_not_proved_well(make):
+def test_inv_38_a_node_that_reboots_again_is_not_verified(make):
     world = make(hold_down=60)
     world.fault(62)
     world.until_reboot_is_asked()

@@ -36,7 +36,7 @@ def cordons(world: World) -> int:
     return len([call for call in world.kube.writes if call.verb == "apply_node"])
 
 
-def test_a_click_that_meant_another_step_changes_nothing(world: World) -> None:
+def test_a_click_on_an_outdated_step_changes_nothing(world: World) -> None:
     seen = held_drain(world)
     drain = seen.steps.get(name="drain").index
     services.skip(world.rescue(), actor="user:bo", reason="it may go", now=world.now)  # somebody else was faster
@@ -48,7 +48,7 @@ def test_a_click_that_meant_another_step_changes_nothing(world: World) -> None:
     assert (world.step("reboot").state, world.rescue().state) == ("failed", "held")
 
 
-def test_a_label_that_hangs_is_not_written_to_a_node_that_was_released_meanwhile(world: World) -> None:
+def test_a_hanging_label_call_does_not_write_to_a_released_node(world: World) -> None:
     world.fault(62)
     world.kube.add_pod("default", "train-0", node=NODE)
     real, calls = world.kube.apply_node, []
@@ -70,7 +70,7 @@ def test_a_label_that_hangs_is_not_written_to_a_node_that_was_released_meanwhile
     assert Entry.objects.filter(verb="label.failed").count() == 1
 
 
-def test_a_label_is_not_written_to_a_node_that_somebody_uncordons_in_that_moment(world: World) -> None:
+def test_a_label_is_not_written_to_a_node_that_is_uncordoned_meanwhile(world: World) -> None:
     world.fault(62)
     world.kube.add_pod("default", "train-0", node=NODE)
     real, calls = world.kube.apply_node, []
@@ -88,7 +88,7 @@ def test_a_label_is_not_written_to_a_node_that_somebody_uncordons_in_that_moment
     assert marks.STATE_LABEL not in world.kube.get_node(NODE).labels
 
 
-def test_a_click_on_a_page_that_is_old_is_held_against_the_plan_as_it_is(world: World) -> None:
+def test_a_click_on_an_outdated_page_is_checked_against_the_current_plan(world: World) -> None:
     seen = held_drain(world)
     Rescue.objects.update(plan_hash="f" * 16)
     with refused(services.RescueRefused, "plan_changed"):
@@ -157,7 +157,7 @@ class TestHeldAndUncordoned:
         world.sync()
         world.kube.cordon(NODE)
 
-    def test_what_is_cordoned_after_all_stays_held(self, world: World) -> None:
+    def test_a_held_rescue_whose_node_is_still_cordoned_stays_held(self, world: World) -> None:
         rescue = self.hold(world)
         self.shows_uncordoned(world)
         world.work()
@@ -170,7 +170,7 @@ class TestHeldAndUncordoned:
         world.work()
         assert len(world.kube.objects.list("Job")) == 1
 
-    def test_inv_20_what_is_uncordoned_ends(self, world: World) -> None:
+    def test_inv_20_a_held_rescue_of_an_uncordoned_node_ends(self, world: World) -> None:
         self.hold(world)
         world.kube.uncordon(NODE)
         world.sync()
@@ -178,7 +178,7 @@ class TestHeldAndUncordoned:
         assert world.rescue().state == "cancelled"
         assert marks.ANNOTATION not in world.kube.get_node(NODE).annotations
 
-    def test_inv_20_it_ends_once_the_cluster_answers(self, world: World) -> None:
+    def test_inv_20_a_held_rescue_ends_once_the_cluster_answers(self, world: World) -> None:
         self.hold(world)
         world.kube.uncordon(NODE)
         world.sync()
@@ -189,7 +189,7 @@ class TestHeldAndUncordoned:
             world.now += timedelta(seconds=6)
         assert world.rescue().state == "cancelled"
 
-    def test_inv_20_it_ends_once_something_may_be_written(self, world: World) -> None:
+    def test_inv_20_a_held_rescue_ends_once_writes_are_allowed(self, world: World) -> None:
         self.hold(world)
         fleet.pause(cluster=world.cluster, reason="stop", actor="user:anna", now=world.now)
         world.kube.uncordon(NODE)
@@ -224,7 +224,7 @@ def test_a_vote_that_came_before_the_sweep_ended_the_question_counts(db: None) -
         world.uninstall()
 
 
-def test_inv_10_a_machine_that_another_system_replaces_is_its_own_until_it_calls_back(db: None, settings) -> None:
+def test_inv_10_a_machine_that_another_system_replaces_is_left_to_it_until_its_callback(db: None, settings) -> None:
     settings.KCOVER_PUBLIC_URL = "https://portal.example"
     other = OtherSystem("shared")
     policy = test_actions_webhook.POLICY.format(url=other.url, wait=', waittime: "2h"')

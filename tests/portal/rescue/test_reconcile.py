@@ -33,7 +33,7 @@ def cancelled_in_flight(world: World) -> Rescue:
     return world.rescue()
 
 
-def test_a_cordon_whose_answer_nobody_heard_is_known(isolating: World) -> None:
+def test_a_cordon_whose_answer_was_lost_is_found(isolating: World) -> None:
     rescue = cancelled_in_flight(isolating)
     assert isolating.kube.get_node(NODE).unschedulable
     assert not rescue.marks
@@ -47,7 +47,7 @@ def test_a_cordon_whose_answer_nobody_heard_is_known(isolating: World) -> None:
     assert services.reconcile(now=isolating.now) == 0
 
 
-def test_one_that_was_uncordoned_meanwhile_is_let_go_at_once(isolating: World) -> None:
+def test_a_node_that_was_uncordoned_meanwhile_is_released_at_once(isolating: World) -> None:
     cancelled_in_flight(isolating)
     isolating.kube.uncordon(NODE)
     isolating.sync()
@@ -58,7 +58,7 @@ def test_one_that_was_uncordoned_meanwhile_is_let_go_at_once(isolating: World) -
     assert marks.ANNOTATION not in isolating.kube.get_node(NODE).annotations
 
 
-def test_a_node_made_anew_holds_no_place(isolating: World) -> None:
+def test_a_recreated_node_takes_no_slot(isolating: World) -> None:
     isolating.fault(62)
     isolating.work()
     isolating.sync()
@@ -75,14 +75,14 @@ def test_a_node_made_anew_holds_no_place(isolating: World) -> None:
     assert isolating.kube.get_node(NODE).unschedulable
 
 
-def test_a_watch_that_is_late_is_not_believed(isolating: World) -> None:
+def test_a_late_watch_is_not_believed(isolating: World) -> None:
     isolating.fault(62)
     isolating.work()  # the row of the node is from before the cordon
     assert services.reconcile(now=isolating.now) == 1
     assert queries.marked_on(isolating.node()) == isolating.rescue()
 
 
-def test_nothing_is_done_while_paused_and_it_is_made_good_after(isolating: World) -> None:
+def test_nothing_is_released_while_paused_and_everything_afterwards(isolating: World) -> None:
     isolating.fault(62)
     isolating.work()
     isolating.sync()
@@ -98,7 +98,7 @@ def test_nothing_is_done_while_paused_and_it_is_made_good_after(isolating: World
 
 
 @pytest.mark.parametrize("other", ["paused", "shadow", "away"])
-def test_a_cluster_with_many_that_cannot_be_looked_at_is_in_no_others_way(isolating: World, other: str) -> None:
+def test_a_cluster_with_many_unreadable_nodes_does_not_delay_other_clusters(isolating: World, other: str) -> None:
     cancelled_in_flight(isolating)
     # "b" is before "c1", the cluster that can be looked at, by name and by key.
     first = Cluster(pk=isolating.cluster.pk - 1, name="b", kubeconfig="fake", created_at=isolating.now)
@@ -152,7 +152,7 @@ def test_a_release_that_found_it_cordoned_again_leaves_the_node_to_people(world:
     assert dict(why.params)["rescue"] == str(stopped.pk)
 
 
-def test_a_mark_of_no_rescue_that_is_known_is_left_alone(isolating: World) -> None:
+def test_a_mark_of_an_unknown_rescue_is_left_alone(isolating: World) -> None:
     mark = marks.Marks(rescue=4711, cordon=True).render()
     isolating.kube.apply_node(NODE, port.NodeChange(cordon=True, annotations={marks.ANNOTATION: mark}))
     isolating.sync()

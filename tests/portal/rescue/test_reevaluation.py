@@ -46,7 +46,7 @@ def set_mode(world, mode):
     fleet.resume(cluster=world.cluster, reason="", actor="user:ann", now=world.now, mode=mode)
 
 
-def test_what_shadow_mode_saw_is_acted_on_when_enforcing_begins(make):
+def test_faults_decided_in_shadow_mode_are_acted_on_after_enforcing_begins(make):
     world = make()
     set_mode(world, "shadow")
     world.fault(62)
@@ -58,7 +58,7 @@ def test_what_shadow_mode_saw_is_acted_on_when_enforcing_begins(make):
     assert isolated(world)
 
 
-def test_a_policy_counts_for_what_is_open_when_it_is_applied(make):
+def test_a_new_policy_applies_to_open_incidents(make):
     world = make("")
     world.fault(62)
     world.work()
@@ -67,7 +67,7 @@ def test_a_policy_counts_for_what_is_open_when_it_is_applied(make):
     assert isolated(world)
 
 
-def test_what_was_left_to_another_system_is_the_policies_when_they_decide_again(make):
+def test_faults_left_to_another_system_are_decided_again_by_policies(make):
     world = make()
     cluster_settings.set_cluster(world.cluster, {"decision_mode": "external"}, actor="t", reason="", now=world.now)
     world.fault(62)
@@ -77,7 +77,7 @@ def test_what_was_left_to_another_system_is_the_policies_when_they_decide_again(
     assert isolated(world)
 
 
-def test_a_policy_that_is_applied_in_a_pause_counts_when_it_ends(make):
+def test_a_policy_applied_in_a_pause_takes_effect_at_its_end(make):
     world = make("")
     world.fault(62)
     world.work()
@@ -91,7 +91,7 @@ def test_a_policy_that_is_applied_in_a_pause_counts_when_it_ends(make):
 
 
 @pytest.mark.parametrize("everywhere", [False, True])
-def test_what_came_while_shadow_mode_was_on_for_a_moment_is_acted_on(make, everywhere):
+def test_faults_from_a_moment_of_shadow_mode_are_acted_on(make, everywhere):
     world = make()
     where = None if everywhere else world.cluster
     fleet.resume(cluster=where, reason="", actor="user:ann", now=world.now, mode="shadow")
@@ -106,7 +106,7 @@ def test_what_came_while_shadow_mode_was_on_for_a_moment_is_acted_on(make, every
 @pytest.mark.parametrize(
     ("setting", "aside", "back"), [("mode", "shadow", "enforce"), ("decision_mode", "external", "both")]
 )
-def test_a_setting_that_was_another_one_for_a_moment_hides_no_fault(make, setting, aside, back):
+def test_a_momentary_change_of_a_setting_hides_no_fault(make, setting, aside, back):
     world = make()
     cluster_settings.set_cluster(world.cluster, {setting: aside}, actor="t", reason="", now=world.now)
     world.fault(62)
@@ -116,7 +116,7 @@ def test_a_setting_that_was_another_one_for_a_moment_hides_no_fault(make, settin
     assert isolated(world)
 
 
-def test_what_was_judged_anew_after_a_change_is_not_judged_again_at_each_look(make):
+def test_a_fault_decided_again_after_a_change_is_not_decided_at_each_look(make):
     world = make("")
     world.fault(62)
     world.work()
@@ -129,7 +129,7 @@ def test_what_was_judged_anew_after_a_change_is_not_judged_again_at_each_look(ma
     assert Incident.objects.get().decided_at == judged
 
 
-def test_inv_15_what_a_reboot_has_mended_is_left_alone_when_enforcing_begins(make):
+def test_inv_15_a_fault_ended_by_a_reboot_is_left_alone_when_enforcing_begins(make):
     world = make()
     set_mode(world, "shadow")
     world.fault(62)
@@ -142,7 +142,7 @@ def test_inv_15_what_a_reboot_has_mended_is_left_alone_when_enforcing_begins(mak
     assert Decision.objects.latest("pk").reasons[-1].code == "rebooted_since"
 
 
-def test_inv_32_what_was_not_seen_for_long_is_not_judged_anew(make):
+def test_inv_32_an_old_fault_is_not_decided_again(make):
     world = make()
     set_mode(world, "shadow")
     world.fault(62)
@@ -153,7 +153,7 @@ def test_inv_32_what_was_not_seen_for_long_is_not_judged_anew(make):
     assert not isolated(world)
 
 
-def test_nothing_is_judged_anew_while_nothing_changes(make):
+def test_nothing_is_decided_again_without_a_change(make):
     world = make("")
     world.fault(62)
     world.work()
@@ -164,7 +164,7 @@ def test_nothing_is_judged_anew_while_nothing_changes(make):
     assert Cluster.objects.count() == 1
 
 
-def test_inv_35_what_comes_back_too_often_waits_for_a_person_in_sight(make):
+def test_inv_35_a_recurring_fault_is_held_for_a_person(make):
     world = make(
         CORDON.replace(
             "[{name: cordon}]", "[{name: cordon}, {name: drain}, {name: reboot, attribute: {unCordon: 'true'}}]"

@@ -37,7 +37,7 @@ def plan(world: World, *actions: str, node: str = NODE) -> None:
     services.request_plan(world.node(node), asked, actor="token:decision x", payload={}, now=world.now)
 
 
-def test_a_persons_request_that_is_refused_is_on_record_and_changes_nothing(world: World) -> None:
+def test_a_persons_refused_request_is_on_record_and_changes_nothing(world: World) -> None:
     pause(world)
     with pytest.raises(services.RescueRefused) as refusal:
         services.request(
@@ -53,7 +53,7 @@ def test_a_persons_request_that_is_refused_is_on_record_and_changes_nothing(worl
     assert not world.node().rescues.exists()
 
 
-def test_a_decision_systems_plan_that_guards_or_the_limit_refuse_is_on_record(world: World) -> None:
+def test_a_refused_plan_of_a_decision_system_is_on_record(world: World) -> None:
     world.kube.label_node(NODE, {"kcover.io/exclude": "true"})
     world.kube.add_node("gpu-2", gpus=8)
     world.kube.add_node("gpu-3", gpus=8)
@@ -71,7 +71,7 @@ def test_a_decision_systems_plan_that_guards_or_the_limit_refuse_is_on_record(wo
     assert (full.node, limit) == ("gpu-3", reasons.of("plan_limit", limit=1))
 
 
-def test_who_asks_again_and_is_told_the_same_adds_nothing_for_ten_minutes(world: World) -> None:
+def test_a_repeated_refusal_is_recorded_once_in_ten_minutes(world: World) -> None:
     pause(world)
     for _ in range(20):
         ask(world)
@@ -82,7 +82,7 @@ def test_who_asks_again_and_is_told_the_same_adds_nothing_for_ten_minutes(world:
     assert len(reported()) == 2
 
 
-def test_another_answer_another_request_another_node_and_another_one_are_on_record_each(world: World) -> None:
+def test_each_different_refusal_is_on_record(world: World) -> None:
     world.kube.add_node("gpu-2", gpus=8)
     world.sync()
     pause(world)
@@ -104,7 +104,7 @@ def test_another_answer_another_request_another_node_and_another_one_are_on_reco
     assert dict(found_in(last.because, "paused_because").params)["why"] == "flood"
 
 
-def test_a_dry_run_and_what_the_portal_tries_by_itself_are_no_requests(world: World) -> None:
+def test_a_dry_run_and_the_portals_own_attempts_are_no_requests(world: World) -> None:
     pause(world)
     assert services.preview(world.node(), "drain", now=world.now).held_back
     reconcile.let_go(world.node(), now=world.now)

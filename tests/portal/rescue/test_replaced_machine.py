@@ -68,7 +68,7 @@ def test_a_rescue_under_way_ends_and_leaves_the_new_machine_alone(world: World, 
     assert untouched(world)
 
 
-def test_inv_43_a_yes_to_the_old_machine_is_none_to_the_new(gated: World) -> None:
+def test_inv_43_an_approval_for_the_old_machine_does_not_count_for_the_new(gated: World) -> None:
     gated.fault(62)
     gated.work()
     replace(gated)
@@ -79,7 +79,7 @@ def test_inv_43_a_yes_to_the_old_machine_is_none_to_the_new(gated: World) -> Non
     assert untouched(gated)
 
 
-def test_inv_43_a_yes_given_before_it_was_replaced_is_not_acted_on(gated: World) -> None:
+def test_inv_43_an_approval_given_before_the_replacement_is_not_acted_on(gated: World) -> None:
     gated.fault(62)
     gated.work()
     services.approve(gated.rescue(), actor="user:ann", reason="seen", now=gated.now)
@@ -103,7 +103,7 @@ def test_in_approve_mode_the_cordon_never_reaches_the_new_machine(world: World, 
     assert untouched(world)
 
 
-def test_the_sweep_ends_what_nobody_works_on(gated: World) -> None:
+def test_the_sweep_ends_a_waiting_rescue_of_a_replaced_machine(gated: World) -> None:
     gated.fault(62)
     gated.work()
     replace(gated)
@@ -149,7 +149,7 @@ def test_a_fault_of_the_new_machine_is_rescued(world: World) -> None:
     assert Rescue.objects.count() == 2
 
 
-def test_another_machine_is_found_right_at_the_write(world: World) -> None:
+def test_a_replaced_machine_is_detected_at_the_write(world: World) -> None:
     """The node is replaced between the look at it and the patch."""
     world.fault(62)
     apply_node = world.kube.apply_node

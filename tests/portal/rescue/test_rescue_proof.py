@@ -116,7 +116,7 @@ def test_a_vote_without_consequence_cannot_be_left_out() -> None:
     assert proofs.refusal(proofs.sign(statements)) == "steps"
 
 
-def test_the_proof_of_a_persons_request_is_valid() -> None:
+def test_the_proof_of_a_manual_request_is_valid() -> None:
     world = World(policy="")
     services.request(world.node(), "reboot", actor="user:ann", reason="so", now=world.now)
     world.work()
@@ -185,7 +185,7 @@ def test_the_proof_of_a_cordon_in_a_storm_is_valid_and_bound_to_its_class_of_fau
     assert proofs.refusal(proofs.sign(forged)) == "guards"
 
 
-def test_a_rule_for_a_whole_kind_acts_on_no_application_fault_and_its_proof_says_so() -> None:
+def test_a_rule_for_a_whole_kind_skips_application_faults_and_its_proof_says_so() -> None:
     world = World(policy=WHOLE_KIND)
     world.report(Fault(kind="other", code="mce", source="kmsg"))
     Incident.objects.update(is_user_fault=True)

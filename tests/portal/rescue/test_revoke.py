@@ -50,7 +50,7 @@ def verbs(rescue: Rescue) -> list[str]:
     return list(reported.values_list("verb", flat=True))
 
 
-def test_cancelling_deletes_the_job_at_once_and_says_what_cannot_be_called_back(world: World) -> None:
+def test_cancelling_deletes_the_job_at_once_and_names_what_cannot_be_withdrawn(world: World) -> None:
     rescue = cancelled(world)
     [request] = dict(found_in(rescue.because, "requests_withdrawn").params)["requests"]
     assert dict(request.params)["job"].startswith("kcover-jobs/kcover-reboot-")
@@ -63,7 +63,7 @@ def test_cancelling_deletes_the_job_at_once_and_says_what_cannot_be_called_back(
     assert ledger.verify("c1").intact
 
 
-def test_it_is_looked_for_once_more_when_no_call_can_be_under_way_any_more(world: World) -> None:
+def test_the_job_is_searched_for_again_when_no_call_can_be_pending(world: World) -> None:
     rescue = asked(world)
     kept = rescue.steps.get(name="reboot").progress["jobs"][0].partition("/")[2]
     spec = world.kube.objects.get("Job", "kcover-jobs", kept)["spec"]
@@ -81,7 +81,7 @@ def test_it_is_looked_for_once_more_when_no_call_can_be_under_way_any_more(world
     assert (verbs(rescue), world.step("reboot").withdraw_at) == (["withdraw.begun", "withdraw.done"], None)
 
 
-def test_an_api_server_that_is_away_is_asked_again(world: World) -> None:
+def test_a_withdrawal_is_retried_while_the_api_server_is_away(world: World) -> None:
     rescue = cancelled(world)
     world.kube.fail("delete_job", port.Unavailable("away"), times=2)
     assert withdraw(world) == 1
@@ -95,7 +95,7 @@ def test_an_api_server_that_is_away_is_asked_again(world: World) -> None:
 
 
 @pytest.mark.parametrize("after", [False, True])
-def test_a_worker_that_dies_leaves_it_to_the_next(world: World, after: bool) -> None:
+def test_a_withdrawal_continues_after_its_worker_died(world: World, after: bool) -> None:
     cancelled(world)
     kill_at(world.kube, "delete_job", call=1, after=after)
     with pytest.raises(Killed):
@@ -123,7 +123,7 @@ def test_a_worker_that_died_before_it_noted_the_job_is_cleaned_up_after(world: W
     assert jobs(world) == []
 
 
-def test_skipping_a_held_reboot_calls_it_back_and_goes_on(world: World) -> None:
+def test_skipping_a_held_reboot_withdraws_it_and_continues(world: World) -> None:
     rescue = asked(world)
     world.cluster.__class__.objects.update(ready_within=60)
     rescue = world.until("held", seconds=30)
@@ -163,7 +163,7 @@ def test_an_uncordon_by_hand_leaves_no_job(world: World) -> None:
     assert (withdraw(world), world.step("reboot").progress["withdrawal"]["done"]) == (1, True)
 
 
-def test_an_uncordon_asked_of_the_portal_calls_the_job_back_before_the_node_works_again(world: World) -> None:
+def test_a_requested_uncordon_deletes_the_reboot_job_first(world: World) -> None:
     asked(world)
     services.request(world.node(), "uncordon", actor="user:anna", reason="it is fine", now=world.now)
     withdraw(world)
@@ -173,7 +173,7 @@ def test_an_uncordon_asked_of_the_portal_calls_the_job_back_before_the_node_work
 
 
 @pytest.mark.parametrize("mode", ["paused", "shadow"])
-def test_inv_48_nothing_is_deleted_while_nothing_may_be_written(world: World, mode: str) -> None:
+def test_inv_48_no_job_is_deleted_in_a_mode_without_writes(world: World, mode: str) -> None:
     cancelled(world)
     type(world.cluster).objects.update(mode=mode)
     writes = len(world.kube.writes)
@@ -187,7 +187,7 @@ def test_inv_48_nothing_is_deleted_while_nothing_may_be_written(world: World, mo
     assert jobs(world) == []
 
 
-def test_what_has_rebooted_is_not_withdrawn(world: World) -> None:
+def test_a_completed_reboot_is_not_withdrawn(world: World) -> None:
     rescue = asked(world)
     world.kube.reboot(NODE)
     world.until("waiting", step="verify")
@@ -196,7 +196,7 @@ def test_what_has_rebooted_is_not_withdrawn(world: World) -> None:
     assert "requests_withdrawn" not in codes_of(world.rescue().because)
 
 
-def test_the_job_is_found_where_it_was_made_whatever_is_set_since(world: World) -> None:
+def test_the_job_is_found_in_its_namespace_after_the_setting_changed(world: World) -> None:
     rescue = asked(world)
     world.kube.add_namespace(f"other-{uuid.uuid4().hex[:6]}")
     type(world.cluster).objects.update(job_namespace="elsewhere")
@@ -205,7 +205,7 @@ def test_the_job_is_found_where_it_was_made_whatever_is_set_since(world: World) 
     assert jobs(world) == []
 
 
-def test_the_sweep_wakes_whoever_withdraws(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sweep_wakes_due_withdrawals(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     cancelled(world)
     rung: list[tuple[object, ...]] = []
     monkeypatch.setattr(doorbell, "ring", lambda *call: rung.append(call))
@@ -213,7 +213,7 @@ def test_the_sweep_wakes_whoever_withdraws(world: World, monkeypatch: pytest.Mon
     assert ("rescue.withdraw", world.step("reboot").pk) in rung
 
 
-def test_what_an_agent_did_that_had_the_command_already_is_said_with_it(world: World) -> None:
+def test_the_result_of_a_withdrawn_command_that_was_executed_is_recorded(world: World) -> None:
     type(world.cluster).objects.update(reboot="agent")
     world.fault(62)
     world.until_reboot_is_asked()
@@ -232,7 +232,7 @@ def test_what_an_agent_did_that_had_the_command_already_is_said_with_it(world: W
     )
 
 
-def test_a_refusal_is_asked_about_as_long_as_the_job_may_run(world: World) -> None:
+def test_a_refused_deletion_is_retried_as_long_as_the_job_may_run(world: World) -> None:
     rescue = cancelled(world)
     world.kube.fail("delete_job", port.RefusedByServer("403"), times=1000)
     for _ in range(20):

@@ -79,7 +79,7 @@ def test_an_agent_is_silent_after_four_intervals_and_once(world: Quiet) -> None:
     assert [one.count for one in world.listen(300)] == [1]
 
 
-def test_a_report_closes_it(world: Quiet) -> None:
+def test_a_report_closes_the_incident(world: Quiet) -> None:
     world.listen(200)
     world.report()
     assert world.listen() == []
@@ -87,7 +87,7 @@ def test_a_report_closes_it(world: Quiet) -> None:
     assert Entry.objects.get(verb="incident.closed").actor == "system"
 
 
-def test_the_clusters_word_makes_it_a_fault_of_the_node(world: Quiet) -> None:
+def test_a_node_that_is_not_ready_makes_the_silence_a_node_fault(world: Quiet) -> None:
     world.listen(200)
     world.unready()
     [incident] = world.listen(10)
@@ -97,7 +97,7 @@ def test_the_clusters_word_makes_it_a_fault_of_the_node(world: Quiet) -> None:
     assert (incident.severity, incident.is_user_fault) == ("warning", True)
 
 
-def test_inv_34_a_cluster_that_is_not_heard_confirms_nothing(world: Quiet) -> None:
+def test_inv_34_an_unwatched_cluster_confirms_nothing(world: Quiet) -> None:
     world.listen(200)
     world.unready()
     Cluster.objects.update(watched_at=world.now - timedelta(minutes=3))
@@ -105,7 +105,7 @@ def test_inv_34_a_cluster_that_is_not_heard_confirms_nothing(world: Quiet) -> No
     assert Incident.objects.get().is_user_fault is True
 
 
-def test_while_an_api_server_is_away_nobody_of_its_cluster_is_silent(world: Quiet) -> None:
+def test_while_an_api_server_is_away_no_agent_of_its_cluster_is_silent(world: Quiet) -> None:
     """Nobody vouches for the agents' tokens then, nor renews them: not to be heard is none of their doing."""
     world.stride = 30
     world.listen(60)
@@ -116,7 +116,7 @@ def test_while_an_api_server_is_away_nobody_of_its_cluster_is_silent(world: Quie
     assert len(world.listen(60)) == 1
 
 
-def test_a_watch_that_is_cut_is_no_api_server_that_is_away(world: Quiet) -> None:
+def test_a_cut_watch_is_no_outage_of_the_api_server(world: Quiet) -> None:
     world.stride = 30
     world.listen(90)
     world.error = "the connection was cut"
@@ -125,7 +125,7 @@ def test_a_watch_that_is_cut_is_no_api_server_that_is_away(world: Quiet) -> None
     assert len(world.listen()) == 1
 
 
-def test_the_door_that_cannot_ask_says_so_too(world: Quiet) -> None:
+def test_an_outage_seen_by_the_agents_endpoint_delays_silence_too(world: Quiet) -> None:
     """The watch may have another way to the API server than the door."""
     world.stride = 30
     world.listen(90)
@@ -134,7 +134,7 @@ def test_the_door_that_cannot_ask_says_so_too(world: Quiet) -> None:
     assert len(world.listen(60)) == 1
 
 
-def test_inv_34_what_a_cluster_says_first_after_a_gap_confirms_nothing(world: Quiet) -> None:
+def test_inv_34_the_first_state_after_an_outage_confirms_nothing(world: Quiet) -> None:
     """Its nodes may be NotReady only because their kubelets could not say otherwise."""
     world.stride = 30
     world.listen(180)
@@ -146,21 +146,21 @@ def test_inv_34_what_a_cluster_says_first_after_a_gap_confirms_nothing(world: Qu
     assert [one.is_user_fault for one in world.listen(60)] == [False]
 
 
-def test_no_rule_means_no_act(world: Quiet) -> None:
+def test_without_a_rule_no_action_runs(world: Quiet) -> None:
     world.unready()
     world.listen(200)
     assert not Rescue.objects.exists()
     assert Decision.objects.latest("pk").answer == "none"
 
 
-def test_a_rule_that_names_it_may_act(world: Quiet) -> None:
+def test_a_rule_for_silent_agents_may_act(world: Quiet) -> None:
     policies.apply(CORDON_SILENT, author="test", reason="", now=world.now)
     world.unready()
     world.listen(200)
     assert world.until("succeeded").outcome == "isolated"
 
 
-def test_while_the_door_is_closed_nobody_is_silent(world: Quiet) -> None:
+def test_while_the_agents_endpoint_is_down_no_agent_is_silent(world: Quiet) -> None:
     world.door = False
     assert world.listen(600) == []
     world.door = True
@@ -168,7 +168,7 @@ def test_while_the_door_is_closed_nobody_is_silent(world: Quiet) -> None:
     assert len(world.listen(20)) == 1
 
 
-def test_inv_35_what_a_rescue_works_on_is_not_silent(world: Quiet) -> None:
+def test_inv_35_an_agent_is_not_silent_during_a_rescue(world: Quiet) -> None:
     rescue = services.request(world.node(), "cordon", actor="user:anna", reason="t", now=world.now)
     Rescue.objects.filter(pk=rescue.pk).update(state="waiting", due_at=None)
     assert world.listen(300) == []
@@ -192,7 +192,7 @@ def test_a_node_that_is_gone_is_not_silent(world: Quiet) -> None:
     assert code_of(Incident.objects.get().closed_because) == "node_gone"
 
 
-def test_coming_and_going_is_damped(world: Quiet) -> None:
+def test_repeated_silence_is_damped(world: Quiet) -> None:
     """Each silence of the hour keeps the next one open five minutes longer."""
     world.stride = 28
     for _ in range(30):

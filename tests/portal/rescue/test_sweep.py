@@ -40,7 +40,7 @@ def judged(rings):
     return len(found)
 
 
-def test_a_few_are_rung_for_each_time(world, rings):
+def test_few_due_incidents_ring_at_each_sweep(world, rings):
     services.sweep(now=world.now)
     world.fault()
     rings.clear()
@@ -50,13 +50,13 @@ def test_a_few_are_rung_for_each_time(world, rings):
         assert judged(rings) == 1
 
 
-def test_a_crowd_is_rung_for_once_in_two_seconds(world, rings, crowd):
+def test_many_due_incidents_ring_once_in_two_seconds(world, rings, crowd):
     for seconds, wanted in ((0, 21), (0.5, 0), (1.5, 0), (2.0, 21), (2.5, 0)):
         services.sweep(now=world.now + timedelta(seconds=seconds), rung=crowd)
         assert judged(rings) == wanted
 
 
-def test_what_is_judged_and_due_again_is_rung_for_at_once(world, rings, crowd):
+def test_an_incident_that_stays_due_after_its_decision_rings_at_once(world, rings, crowd):
     services.sweep(now=world.now, rung=crowd)
     judged(rings)
     first = Incident.objects.first()
@@ -65,7 +65,7 @@ def test_what_is_judged_and_due_again_is_rung_for_at_once(world, rings, crowd):
     assert judged(rings) == 1
 
 
-def test_rescues_that_workers_took_up_and_left_are_rung_for_at_once(world, rings):
+def test_abandoned_rescues_ring_at_once(world, rings):
     rung, now = sweep.RecentRings(), world.now
     claimed = [(pk, 1) for pk in range(sweep.RINGS_PER_TASK + 1)]
     assert len(list(rung.new("rescue.run", claimed, now=now))) == len(claimed)
@@ -73,7 +73,7 @@ def test_rescues_that_workers_took_up_and_left_are_rung_for_at_once(world, rings
     assert list(rung.new("rescue.run", claimed, now=now)) == [3]
 
 
-def test_a_clock_that_is_set_back_holds_no_ring_back(world, rings, crowd):
+def test_a_clock_that_is_set_back_delays_no_ring(world, rings, crowd):
     services.sweep(now=world.now, rung=crowd)
     judged(rings)
     Incident.objects.update(decide_at=world.now - timedelta(hours=1))
@@ -83,13 +83,13 @@ def test_a_clock_that_is_set_back_holds_no_ring_back(world, rings, crowd):
     assert judged(rings) == 21
 
 
-def test_another_workers_sweep_knows_of_nothing(world, rings, crowd):
+def test_recent_rings_are_known_to_one_worker_only(world, rings, crowd):
     services.sweep(now=world.now, rung=crowd)
     services.sweep(now=world.now, rung=services.RecentRings())
     assert judged(rings) == 42
 
 
-def test_what_is_due_is_told_with_what_changes_once_it_is_taken_up(world):
+def test_a_due_rescue_is_listed_with_its_token(world):
     world.fault()
     world.work()
     rescue = Rescue.objects.get()

@@ -72,7 +72,7 @@ def test_a_cordon_by_hand_is_immediate(approve_mode: World, verb: str, state: st
     ("setting", "mode", "state"),
     [("mode", "enforce", "running"), ("always", "enforce", "held"), ("never", "approve", "running")],
 )
-def test_the_cluster_says_whether_acts_by_hand_wait(world: World, setting: str, mode: str, state: str) -> None:
+def test_the_setting_decides_whether_manual_acts_wait(world: World, setting: str, mode: str, state: str) -> None:
     Cluster.objects.update(hand_approval=setting, mode=mode)
     assert reboot(world).state == state
 
@@ -84,7 +84,7 @@ def test_inv_44_the_owner_of_a_token_is_its_requester(approve_mode: World) -> No
     assert approve(approve_mode, held, "ann").state == "running"
 
 
-def test_inv_44_a_program_stands_for_nobody(approve_mode: World) -> None:
+def test_inv_44_a_token_neither_approves_nor_stands_for_a_person(approve_mode: World) -> None:
     held = reboot(approve_mode, "token:operator kco_MIzF", requester="token")
     assert held.requesters == ["token:operator kco_MIzF"]
     for voter, code in (("token:operator kco_MIzF", "own_request"), ("token:operator kco_2222", "vote_of_program")):
@@ -93,7 +93,7 @@ def test_inv_44_a_program_stands_for_nobody(approve_mode: World) -> None:
     assert not Approval.objects.exists()
 
 
-def test_inv_44_whoever_set_a_password_does_not_approve_with_the_account(approve_mode: World) -> None:
+def test_inv_44_an_admin_who_set_the_password_does_not_approve_with_the_account(approve_mode: World) -> None:
     ann = user(approve_mode, "ann")
     held = reboot(approve_mode, "user:eve")
     account_services.set_password(ann, PASSWORD + "2", actor="user:eve", now=approve_mode.now)
@@ -108,7 +108,9 @@ def test_inv_44_whoever_set_a_password_does_not_approve_with_the_account(approve
 
 
 @pytest.mark.parametrize("change", ["new", "role", "enabled"])
-def test_inv_44_nor_whoever_made_the_account_or_gave_its_role(two_asked: World, change: str) -> None:
+def test_inv_44_an_admin_who_made_the_account_or_gave_its_role_does_not_approve_with_it(
+    two_asked: World, change: str
+) -> None:
     ann = user(two_asked, "ann", by="user:eve" if change == "new" else "command:root")
     if change == "role":
         account_services.bind(ann, "admin", cluster=None, actor="user:eve", now=two_asked.now)
@@ -122,7 +124,7 @@ def test_inv_44_nor_whoever_made_the_account_or_gave_its_role(two_asked: World, 
     assert approve(two_asked, two_asked.rescue(), "bob").state == "running"
 
 
-def test_inv_44_whoever_invited_an_account_counts_from_the_use_of_the_link(approve_mode: World) -> None:
+def test_inv_44_an_inviter_controls_the_account_from_the_use_of_the_link(approve_mode: World) -> None:
     """The link lives three days, and its maker can choose the password with it."""
     _, secret = invitations.invite_new("ann", role="approver", actor="user:eve", now=approve_mode.now)
     approve_mode.now += timedelta(hours=47)
@@ -144,7 +146,9 @@ def test_inv_44_two_accounts_of_one_admin_are_one_person(two_asked: World) -> No
 
 
 @pytest.mark.parametrize("change", ["disabled", "role"])
-def test_inv_44_nobody_completes_the_approval_of_who_may_not_approve_any_more(two_asked: World, change: str) -> None:
+def test_inv_44_an_approval_of_an_account_that_lost_its_right_cannot_be_completed(
+    two_asked: World, change: str
+) -> None:
     """A stolen account gave the first approval, and an admin disabled it."""
     ann = user(two_asked, "ann")
     approve(two_asked, two_asked.rescue(), "ann")
@@ -160,7 +164,7 @@ def test_inv_44_nobody_completes_the_approval_of_who_may_not_approve_any_more(tw
     assert ended.state == "cancelled"
 
 
-def test_inv_44_nobody_approves_what_somebody_requested_who_may_not_any_more(approve_mode: World) -> None:
+def test_inv_44_the_request_of_a_disabled_account_cannot_be_approved(approve_mode: World) -> None:
     olga = user(approve_mode, "olga", role="operator")
     held = reboot(approve_mode)
     account_services.disable(olga, actor="user:eve", now=approve_mode.now)
@@ -182,7 +186,7 @@ def test_control_passes_on_from_account_to_account(world: World) -> None:
     assert accounts.controllers("token:operator kco_1", at=world.now) == []
 
 
-def test_inv_44_a_requester_whose_password_was_set_is_that_admin_too(approve_mode: World) -> None:
+def test_inv_44_a_requester_whose_password_was_set_counts_as_that_admin_too(approve_mode: World) -> None:
     account_services.set_password(user(approve_mode, "olga"), PASSWORD + "2", actor="user:eve", now=approve_mode.now)
     held = reboot(approve_mode)
     assert held.requesters == ["user:olga", "user:eve"]
@@ -190,14 +194,14 @@ def test_inv_44_a_requester_whose_password_was_set_is_that_admin_too(approve_mod
         approve(approve_mode, held, "eve")
 
 
-def test_a_no_counts_from_whomever(approve_mode: World) -> None:
+def test_a_denial_counts_from_any_account(approve_mode: World) -> None:
     ann = user(approve_mode, "ann")
     held = reboot(approve_mode, "user:eve")
     account_services.set_password(ann, PASSWORD + "2", actor="user:eve", now=approve_mode.now)
     assert services.reject(held, actor="user:ann", reason="no", now=approve_mode.now).state == "cancelled"
 
 
-def test_an_operator_cancels_no_two_person_question(two_asked: World) -> None:
+def test_an_operator_cannot_cancel_a_two_person_request(two_asked: World) -> None:
     rescue = two_asked.rescue()
     with refused(services.RescueRefused, "question_of_approver"):
         services.cancel(rescue, actor="user:olga", reason="mine", now=two_asked.now)
@@ -207,14 +211,14 @@ def test_an_operator_cancels_no_two_person_question(two_asked: World) -> None:
 
 
 @pytest.mark.parametrize("verb", ["release", "uncordon"])
-def test_nobody_releases_the_node_of_a_two_person_question(two_asked: World, verb: str) -> None:
+def test_the_node_of_a_two_person_request_cannot_be_released(two_asked: World, verb: str) -> None:
     with refused(services.RescueRefused, "question_first"):
         services.request(two_asked.node(), verb, actor="user:olga", reason="", now=two_asked.now)
     assert two_asked.rescue().state == "held"
 
 
 @pytest.mark.parametrize("ended", ["cancelled", "rejected", "expired"])
-def test_inv_11_the_node_of_a_two_person_question_takes_acts_by_hand_with_as_many_yeses(
+def test_inv_11_manual_acts_on_the_node_of_a_two_person_request_need_as_many_approvals(
     two_asked: World, ended: str
 ) -> None:
     rescue = two_asked.rescue()

@@ -34,7 +34,7 @@ HUGE = "18446744073709551615"
         ({"metax-tech.com/gpu": "4"}, {"metax-tech.com/gpu": "5"}, (4, 0)),
     ],
 )
-def test_what_the_cluster_says_of_a_nodes_gpus(capacity: Any, allocatable: Any, expected: tuple[int, int]) -> None:
+def test_the_allocatable_gpus_of_a_node_are_read(capacity: Any, allocatable: Any, expected: tuple[int, int]) -> None:
     status = {"capacity": capacity, "allocatable": allocatable, "nodeInfo": {"containerRuntimeVersion": "cri-o://1.30"}}
     node = msgspec.convert({"metadata": {"name": "gpu-1"}, "status": status}, wire.NodeObject).value()
     assert (node.gpus, node.unallocatable, node.runtime) == (*expected, "cri-o")

@@ -52,7 +52,7 @@ def test_the_text_of_an_alert_names_another_xid(alertmanager: Sender, named: Mak
     assert [is_user for _, is_user in rows] == [True, False]
 
 
-def test_both_end_with_the_alert(alertmanager: Sender, named: Make, now: datetime) -> None:
+def test_both_incidents_end_with_the_alert(alertmanager: Sender, named: Make, now: datetime) -> None:
     alertmanager.post(notification(named(43)))
     alertmanager.post(notification(named(79)))
     alertmanager.post(notification(named(79, status="resolved", endsAt=stamp(now))))
@@ -66,7 +66,7 @@ def test_the_agent_joins_the_second_one(alertmanager: Sender, named: Make, east:
     assert [(code, count) for code, _, count, _ in told()] == [(NAME, 1), ("79", 2)]
 
 
-def test_a_pair_of_prometheus_tells_each_once(alertmanager: Sender, named: Make) -> None:
+def test_a_pair_of_prometheus_servers_reports_each_xid_once(alertmanager: Sender, named: Make) -> None:
     for number in (43, 79, 79):
         for later in (0, 5):
             alertmanager.post(notification(named(number, later=later)))
@@ -95,7 +95,7 @@ def test_an_end_that_waited_for_the_node_ends_the_second_one(alertmanager: Sende
     assert {state for *_, state in told()} == {"closed"}
 
 
-def test_it_fires_again_with_another_xid(alertmanager: Sender, named: Make, now: datetime) -> None:
+def test_an_alert_fires_again_with_another_xid(alertmanager: Sender, named: Make, now: datetime) -> None:
     """Alertmanager heard nothing of it for a while, and had ended it."""
     began, end = -1200, stamp(now - 900 * SECOND)
     alertmanager.post(notification(named(43, later=began)))

@@ -102,7 +102,7 @@ def test_an_issue_is_a_fault_by_its_type(cloud: Sender, now: datetime) -> None:
     ],
     ids=["another service", "another category", "a past window", "nothing affected"],
 )
-def test_other_events_have_no_consequence(cloud: Sender, now: datetime, detail: dict[str, Any]) -> None:
+def test_other_events_open_no_incident(cloud: Sender, now: datetime, detail: dict[str, Any]) -> None:
     assert took(cloud.post(health("1", now, INSTANCE, **detail))) == (1, 0, [])
     assert open_incidents() == []
 
@@ -121,7 +121,7 @@ def test_other_events_have_no_consequence(cloud: Sender, now: datetime, detail: 
         ({"detail/affectedEntities": [{"entityValue": 7}]}, 202, "detail/affectedEntities/0/entityValue"),
     ],
 )
-def test_garbage_is_refused_by_its_path(
+def test_an_invalid_event_is_refused_by_its_path(
     cloud: Sender, now: datetime, change: dict[str, Any], status: int, path: str
 ) -> None:
     body = copy.deepcopy(health("1", now, INSTANCE))

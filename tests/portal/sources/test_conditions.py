@@ -82,7 +82,7 @@ def slow(status: str, reason: str, since: datetime) -> Condition:
     return Condition(type="Slow", status=status, reason=reason, since=since)
 
 
-def test_another_reason_does_not_start_the_time_over(east: Cluster, now: datetime) -> None:
+def test_another_reason_does_not_restart_the_hold_time(east: Cluster, now: datetime) -> None:
     feed = flapping(east, now)
     for second in (0, 25, 50, 75):
         at = now + timedelta(seconds=second)
@@ -90,7 +90,7 @@ def test_another_reason_does_not_start_the_time_over(east: Cluster, now: datetim
         assert open_codes() == ([] if second < 60 else ["Slow=True/Cause75"])
 
 
-def test_a_break_in_the_status_starts_the_time_over(east: Cluster, now: datetime) -> None:
+def test_a_break_in_the_status_restarts_the_hold_time(east: Cluster, now: datetime) -> None:
     for status in ("False", "Unknown"):
         feed = flapping(east, now)
         for second, stated in ((0, "True"), (30, status), (50, "True"), (75, "True")):
@@ -99,7 +99,7 @@ def test_a_break_in_the_status_starts_the_time_over(east: Cluster, now: datetime
         assert open_codes() == []
 
 
-def test_another_machine_of_the_name_starts_the_time_over(east: Cluster, now: datetime) -> None:
+def test_another_machine_of_the_same_name_restarts_the_hold_time(east: Cluster, now: datetime) -> None:
     feed = flapping(east, now)
     later = now + timedelta(seconds=70)
     feed.feed([shown(slow("True", "Cause", now))], now=now)
@@ -107,7 +107,7 @@ def test_another_machine_of_the_name_starts_the_time_over(east: Cluster, now: da
     assert open_codes() == []
 
 
-def test_a_source_that_is_off_says_nothing(east: Cluster, now: datetime) -> None:
+def test_a_disabled_source_reports_nothing(east: Cluster, now: datetime) -> None:
     feed = feed_of(east, now)
     Source.objects.filter(kind="conditions").update(enabled=False)
     feed.feed([shown(deadlock(since=now))], now=now)
@@ -118,7 +118,7 @@ def test_a_source_that_is_off_says_nothing(east: Cluster, now: datetime) -> None
     assert len(open_codes()) == 1
 
 
-def test_a_broken_source_is_told_and_stops_nothing(east: Cluster, now: datetime) -> None:
+def test_a_broken_source_is_reported_and_does_not_stop_the_watch(east: Cluster, now: datetime) -> None:
     feed = feed_of(east, now)
     Source.objects.filter(kind="conditions").update(settings={"table": [{"type": "Slow"}]})
     feed.feed([shown(deadlock(since=now))], now=now)
@@ -156,7 +156,7 @@ def named(*told: int, since: datetime, status: str = "True") -> Condition:
     return Condition(type="XidCriticalError", status=status, reason=reason, since=since)
 
 
-def test_an_xid_that_is_added_to_a_condition_is_told(east: Cluster, now: datetime) -> None:
+def test_an_xid_that_is_added_to_a_condition_opens_an_incident(east: Cluster, now: datetime) -> None:
     feed = feed_of(east, now)
     feed.feed([shown(named(43, since=now))], now=now)
     later = now + timedelta(minutes=5)
@@ -179,7 +179,7 @@ def test_the_agent_joins_its_xid_of_a_condition_that_names_several(east: Cluster
     assert told == {"xid 43": ("condition", "XidCriticalError=True/43", 1), "xid 79": ("xid", "79", 2)}
 
 
-def test_another_xid_in_the_message_is_told(east: Cluster, now: datetime) -> None:
+def test_another_xid_in_the_message_opens_an_incident(east: Cluster, now: datetime) -> None:
     feed = feed_of(east, now)
     for minute, text in enumerate(("Xid 43, seen 1 times", "Xid 43, seen 2 times", "Xid 43 and 48 and 79")):
         one = Condition(type="XIDErrors", status="True", reason="Bad", message=text, since=now)

@@ -77,14 +77,14 @@ def test_a_query_that_believes_every_series_has_a_warning(admin: Client, east: C
         ({"name": ""}, "name"),
     ],
 )
-def test_an_error_stands_beside_its_field(admin: Client, given: dict[str, str], field: str) -> None:
+def test_an_error_is_shown_beside_its_field(admin: Client, given: dict[str, str], field: str) -> None:
     form = {"name": "logs", "cluster": "east", "url": "http://loki:3100", "token": "", "settings": "", **given}
     response = admin.post("/sources/new/loki/", form)
     assert response.status_code == 422
     assert set(response.context["form"].errors) == {field}
 
 
-def test_only_what_exists_can_be_added_or_deleted(admin: Client, now: datetime) -> None:
+def test_only_existing_kinds_can_be_added_and_watched_sources_stay(admin: Client, now: datetime) -> None:
     services.make_watched_sources(now)
     for kind in ("pods", "events", "conditions", "pigeon"):
         assert admin.get(f"/sources/new/{kind}/").status_code == 404
@@ -95,7 +95,7 @@ def test_only_what_exists_can_be_added_or_deleted(admin: Client, now: datetime) 
 
 
 @pytest.mark.parametrize(("role", "test"), [("viewer", 403), ("operator", 200)])
-def test_roles(east: Cluster, stand_ins: StandIns, now: datetime, role: str, test: int) -> None:
+def test_roles_limit_the_source_pages(east: Cluster, stand_ins: StandIns, now: datetime, role: str, test: int) -> None:
     add(east, "loki", now=now, url=stand_ins.url)
     west = Cluster.objects.create(name="west", created_at=now)
     add(west, "loki", now=now, name="theirs", url=stand_ins.url)
@@ -110,7 +110,7 @@ def test_roles(east: Cluster, stand_ins: StandIns, now: datetime, role: str, tes
         assert client.get(f"/sources/{path}").status_code == 403
 
 
-def test_a_source_that_fails_is_told(admin: Client, east: Cluster, stand_ins: StandIns, now: datetime) -> None:
+def test_a_failing_source_is_reported(admin: Client, east: Cluster, stand_ins: StandIns, now: datetime) -> None:
     row = pull(add(east, "loki", now=now, url=stand_ins.url), at=now)
     assert "source loki" not in checks(now)
     for _ in range(queries.FAILING_AFTER):
@@ -125,7 +125,7 @@ def test_a_source_that_fails_is_told(admin: Client, east: Cluster, stand_ins: St
     assert needs_person.counts([east], now=now)["east", "source"] == 0
 
 
-def test_a_source_that_is_behind_is_told(east: Cluster, stand_ins: StandIns, now: datetime) -> None:
+def test_a_source_that_lags_behind_is_reported(east: Cluster, stand_ins: StandIns, now: datetime) -> None:
     row = pull(add(east, "loki", now=now, url=stand_ins.url), at=now)
     late = now + queries.LATE_AFTER + 30 * SECOND
     assert checks(late)["source loki"] == "source_late"
@@ -142,7 +142,7 @@ def test_the_error_of_a_newer_version_is_no_trouble(east: Cluster, stand_ins: St
     assert queries.troubles([row], now=now) == {}
 
 
-def test_a_request_that_is_none_is_told_until_the_next_good_one(
+def test_an_invalid_request_is_reported_until_the_next_valid_one(
     alertmanager: Sender, alert, east: Cluster, now: datetime
 ) -> None:
     alertmanager.post({"version": "3"})
@@ -151,7 +151,7 @@ def test_a_request_that_is_none_is_told_until_the_next_good_one(
     assert "source alertmanager" not in checks(now)
 
 
-def test_metrics(east: Cluster, alertmanager: Sender, alert, now: datetime) -> None:
+def test_metrics_count_accepted_and_rejected_reports(east: Cluster, alertmanager: Sender, alert, now: datetime) -> None:
     alertmanager.post(notification(alert(), alert(node="gpu-9")))
     services.make_watched_sources(now)
     source_settings.note_error(Source.objects.get(name="east-pods"), None, now=now)

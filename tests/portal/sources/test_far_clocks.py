@@ -30,13 +30,15 @@ def nodes_with_faults() -> set[str]:
     return set(Incident.objects.values_list("node__name", flat=True))
 
 
-def test_its_condition_leaves_those_of_other_nodes(stolen: Node, east: Cluster, now: datetime) -> None:
+def test_a_condition_with_a_far_clock_does_not_affect_other_nodes(stolen: Node, east: Cluster, now: datetime) -> None:
     feed = feed_of(east, now)
     feed.feed([shown(deadlock(since=now)), shown(deadlock(since=now), name="gpu-2")], now=now)
     assert nodes_with_faults() == {"gpu-1", "gpu-2"}
 
 
-def test_its_line_does_not_hold_up_a_log(stolen: Node, east: Cluster, now: datetime, stand_ins: StandIns) -> None:
+def test_a_line_with_a_far_clock_does_not_block_a_log(
+    stolen: Node, east: Cluster, now: datetime, stand_ins: StandIns
+) -> None:
     source = add(east, "loki", now=now, url=stand_ins.url)
     for node in ("gpu-1", "gpu-2"):
         stand_ins.logs.add({"host": node, **KERNELS}, XID_79, at=now - timedelta(seconds=5))

@@ -90,7 +90,9 @@ def test_the_end_of_one_gpus_alert_is_not_that_of_another(fleet: Cluster, alertm
     assert {device for _, _, device, _ in found()} == {"gpu 5"}
 
 
-def test_a_firing_that_is_older_than_its_end_opens_nothing(fleet: Cluster, alertmanager: Sender, now: datetime) -> None:
+def test_a_firing_that_is_older_than_its_end_opens_no_incident(
+    fleet: Cluster, alertmanager: Sender, now: datetime
+) -> None:
     told = case(38)
     for name in ("resolved_first", "late_firing"):
         alertmanager.post(notification(*timed(told[name], now)))

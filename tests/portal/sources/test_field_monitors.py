@@ -75,7 +75,7 @@ def test_an_alert_that_fires_because_grafana_does_not_know_is_no_fault(
     assert open_devices() == []
 
 
-def test_what_grafana_keeps_while_it_does_not_know_is_a_fault(alertmanager: Sender, alert: Make) -> None:
+def test_a_grafana_alert_that_keeps_its_state_is_a_fault(alertmanager: Sender, alert: Make) -> None:
     kept = {**alert("GPU lost"), "annotations": {"grafana_state_reason": "NoData, KeepLast"}}
     alertmanager.post(notification(kept))
     assert is_matched(Incident.objects.get())
@@ -103,7 +103,7 @@ def test_an_xid_is_read_among_words_of_any_script(text: str, xids: set[int]) -> 
 
 
 @pytest.mark.parametrize(("name", "alias"), [("GPUXidError", "xid 43"), ("HttpErrors", "alert HttpErrors")])
-def test_the_label_code_is_an_xid_where_the_name_says_so(
+def test_the_label_code_is_an_xid_where_the_alert_name_says_so(
     alertmanager: Sender, alert: Make, name: str, alias: str
 ) -> None:
     alertmanager.post(notification(alert(name, code="43")))
@@ -119,7 +119,7 @@ def test_a_series_of_xids_by_their_code(now: datetime) -> None:
 
 
 @pytest.mark.parametrize("label", ["deviceid", "deviceId"])
-def test_the_devices_of_autopilot_and_of_metax_are_told_apart(alertmanager: Sender, alert: Make, label: str) -> None:
+def test_the_devices_of_autopilot_and_of_metax_are_distinguished(alertmanager: Sender, alert: Make, label: str) -> None:
     one, other = ({label: number} for number in ("1", "3"))
     alertmanager.post(notification(alert("RemappedAlert", **one), alert("RemappedAlert", **other)))
     alertmanager.post(notification(alert("RemappedAlert", status="resolved", **one)))
@@ -145,7 +145,7 @@ def test_an_event_that_is_only_to_be_analysed_is_not_acted_on(sentinel: Sender, 
         ({"recommendedAction": "RESTART_BM", "agent": "syslog-health-monitor"}, True),  # it has seen one line
     ],
 )
-def test_what_repeats_on_one_gpu_is_a_fault_of_the_gpu(
+def test_a_repeated_xid_on_one_gpu_is_a_fault_of_the_gpu(
     sentinel: Sender, health: Make, given: dict[str, Any], is_user_fault: bool
 ) -> None:
     event = {"agent": "health-events-analyzer", "checkName": "RepeatedXID13OnSameGPCAndTPC", "errorCode": ["13"]}
@@ -155,7 +155,7 @@ def test_what_repeats_on_one_gpu_is_a_fault_of_the_gpu(
 
 
 @pytest.mark.parametrize(("seconds", "boot"), [(-60, "boot-1"), (60, "boot-2"), (None, "boot-2")])
-def test_what_the_analyzer_judges_after_a_reboot_may_have_happened_before(
+def test_a_late_judgement_of_the_analyzer_may_be_of_the_boot_before(
     sentinel: Sender, health: Make, rebooted: datetime, seconds: int | None, boot: str
 ) -> None:
     at = rebooted + timedelta(seconds=seconds or 0)
@@ -165,7 +165,7 @@ def test_what_the_analyzer_judges_after_a_reboot_may_have_happened_before(
     assert boots() == [boot]
 
 
-def test_what_aws_has_repaired_is_no_fault(sentinel: Sender, now: datetime) -> None:
+def test_a_recovery_by_aws_is_no_fault(sentinel: Sender, now: datetime) -> None:
     Node.objects.filter(name="gpu-1").update(provider_id="aws:///us-west-2a/i-0abcd111122223333")
     for code, count in (("AWS_EC2_INSTANCE_AUTO_RECOVERY_SUCCESS", 0), ("AWS_EC2_INSTANCE_AUTO_RECOVERY_FAILURE", 1)):
         detail = {"service": "EC2", "eventTypeCode": code, "eventTypeCategory": "issue", "statusCode": "open"}
@@ -199,7 +199,7 @@ def hot(east: Cluster, now: datetime, stand_ins: StandIns) -> Source:
     ("beside", "left"),
     [(PARTIAL, ["gpu 1", "gpu 2"]), ({"isPartial": True}, ["gpu 1", "gpu 2"]), (REMARK, ["gpu 2"]), ({}, ["gpu 2"])],
 )
-def test_what_a_partial_answer_lacks_has_not_ended(
+def test_series_missing_from_a_partial_answer_have_not_ended(
     hot: Source, now: datetime, stand_ins: StandIns, beside: dict[str, Any], left: list[str]
 ) -> None:
     for minute in (1, 2):

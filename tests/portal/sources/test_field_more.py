@@ -34,7 +34,7 @@ OVER = {"isHealthy": True, "isFatal": False, "errorCode": [], "recommendedAction
 # --- the boot
 
 
-def test_a_pair_of_prometheus_tells_after_the_reboot(
+def test_a_pair_of_prometheus_servers_reports_after_the_reboot(
     alertmanager: Sender, alert: Make, now: datetime, rebooted: datetime
 ) -> None:
     for replica, seconds in (("a", 90), ("b", 65), ("a", 90)):
@@ -269,7 +269,7 @@ def test_a_count_of_no_xids_is_no_fault() -> None:
         ({"__name__": "up", "node": "gpu-1", "job": "nvidia-dcgm-exporter"}, ["monitor"]),
     ],
 )
-def test_a_series_weighs_what_its_alert_would(series: dict[str, str], weights: list[str]) -> None:
+def test_a_series_has_the_severity_of_its_alert(series: dict[str, str], weights: list[str]) -> None:
     value = "0" if series["__name__"] == "up" else "1"
     body = {"data": {"resultType": "vector", "result": [{"metric": series, "value": [NOW.timestamp(), value]}]}}
     answer = prometheus.read(body, query="x", before=prometheus.Before(), now=NOW)

@@ -245,7 +245,7 @@ def test_an_exported_label_names_the_subject(alertmanager: Sender, alert: Make, 
         ({}, True, True),
     ],
 )
-def test_which_alerts_a_rule_for_all_of_them_acts_on(
+def test_a_rule_for_all_alerts_acts_on_alerts_of_the_node(
     alertmanager: Sender, alert: Make, labels: dict[str, str], kinds: bool, kinds_without_programs: bool
 ) -> None:
     given = alert("GPUXid")
@@ -289,7 +289,7 @@ def test_the_weight_of_a_health_event(
 @pytest.mark.parametrize(
     ("fatal", "action", "is_fault"), [(False, 0, False), (False, 99, False), (False, 2, True), (True, 5, True)]
 )
-def test_a_text_outweighs_neither_an_advice_nor_what_is_fatal(
+def test_a_text_does_not_outweigh_an_advice_or_a_fatal_flag(
     sentinel: Sender, health: Make, fatal: bool, action: int, is_fault: bool
 ) -> None:
     given = {"message": "link state is not supported", "isFatal": fatal, "recommendedAction": action}
@@ -450,7 +450,7 @@ def test_two_exporters_of_one_gpu_each_have_a_last_xid(now: datetime) -> None:
     assert told((a, "43"), (b, "0")) == [43]
 
 
-def test_values_that_an_earlier_version_has_told_are_no_news(now: datetime) -> None:
+def test_values_that_an_earlier_version_reported_are_not_reported_again(now: datetime) -> None:
     before = prometheus.Before(shown={"gpu-1\txid\t0000:3a:00": "43"})
     read = prometheus.read(
         vector((exporter(9400), "43"), now=now), query="DCGM_FI_DEV_XID_ERRORS", before=before, now=now
@@ -459,7 +459,7 @@ def test_values_that_an_earlier_version_has_told_are_no_news(now: datetime) -> N
 
 
 @pytest.mark.parametrize("answers", [1, 2])
-def test_a_number_that_an_earlier_version_has_told_is_no_news(now: datetime, answers: int) -> None:
+def test_a_number_that_an_earlier_version_reported_is_not_reported_again(now: datetime, answers: int) -> None:
     """Even if its exporter does not answer at first."""
     series = {"__name__": "DCGM_FI_DEV_XID_ERRORS", "Hostname": "gpu-1", "gpu": "2"}
     before = prometheus.Before(shown={"gpu-1\txid\t2": "79"})
@@ -471,7 +471,7 @@ def test_a_number_that_an_earlier_version_has_told_is_no_news(now: datetime, ans
     assert list(before.shown) == ["gpu-1\txid\tgpu 2"]
 
 
-def test_standing_alerts_that_an_earlier_version_has_told_stay_open_until_their_end(
+def test_standing_alerts_that_an_earlier_version_reported_stay_open_until_their_end(
     east: Cluster, stand_ins: StandIns, now: datetime
 ) -> None:
     """An earlier version saw no device in some labels, and stored neither the time nor the device."""

@@ -54,7 +54,7 @@ class Read:
 
 
 @pytest.mark.parametrize("odd", ["NaN", "+Inf", "-1", "0.5", "2147483632", "9223372036854775792"])
-def test_a_value_that_is_no_xid_ends_nothing_and_the_last_one_is_told_once(
+def test_an_invalid_value_ends_nothing_and_the_last_xid_is_reported_once(
     east: Cluster, now: datetime, stand_ins: StandIns, odd: str
 ) -> None:
     read = Read(east, stand_ins, now=now)
@@ -108,7 +108,7 @@ def test_series_that_vanish_with_their_node_end_when_it_is_back(
     assert open_devices() == []
 
 
-def test_series_that_vanish_with_their_node_and_are_back_after_a_reboot_are_told_again(
+def test_series_that_vanish_with_their_node_are_reported_again_after_a_reboot(
     east: Cluster, now: datetime, rebooted: datetime, stand_ins: StandIns
 ) -> None:
     read = Read(east, stand_ins, now=now, query=f"{HOT} > 90")
@@ -233,7 +233,7 @@ def receive(world: World, row: Source, *, broken: datetime, ended: datetime | No
 
 @pytest.mark.parametrize("kind", ["alertmanager", "cloudevents"])
 @pytest.mark.parametrize("when", ["asked", "down", "up", "verify"])
-def test_the_end_that_is_told_during_the_reboot_fails_no_rescue(world: World, kind: str, when: str) -> None:
+def test_an_end_that_is_reported_during_the_reboot_fails_no_rescue(world: World, kind: str, when: str) -> None:
     row = add(world.cluster, kind, now=world.now)
     broken, moments = world.now, ("asked", "down", "up", "verify")
     world.now += 20 * SECOND

@@ -120,7 +120,7 @@ def test_an_xid_is_read_as_templates_print_it(text: str, xids: set[int]) -> None
         ("GPU 过热，可能会掉卡（XID 79）", set()),
     ],
 )
-def test_an_xid_that_could_come_is_none(text: str, xids: set[int]) -> None:
+def test_an_xid_in_the_conditional_is_no_xid(text: str, xids: set[int]) -> None:
     assert named_xids(text) == xids
 
 

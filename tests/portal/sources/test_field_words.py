@@ -82,7 +82,7 @@ def test_an_entity_is_a_device_or_the_node(entities: list[tuple[str, str]], keys
     assert [device.key for device in devices(entities)] == keys
 
 
-def test_a_component_of_gpud_that_has_not_looked_yet_says_nothing(now: datetime) -> None:
+def test_a_gpud_component_that_has_not_looked_yet_reports_no_recovery(now: datetime) -> None:
     component = "accelerator-nvidia-ecc"
     state = {"name": "ecc", "health": "Healthy", "reason": "No data yet"}
     shown = {f"{component}\tecc": "Unhealthy  None"}

@@ -69,7 +69,7 @@ def test_twenty_turns_are_one_flapping_incident(flapper: Flapper) -> None:
     ]
 
 
-def test_it_is_closed_when_it_has_stayed_away(flapper: Flapper) -> None:
+def test_a_flapping_incident_is_closed_after_it_has_stayed_away(flapper: Flapper) -> None:
     for _ in range(3):
         flapper.fire()
         flapper.end()
@@ -82,7 +82,7 @@ def test_it_is_closed_when_it_has_stayed_away(flapper: Flapper) -> None:
     assert (row.closed_because["code"], row.ended_at) == ("source_reports_healthy", None)
 
 
-def test_one_that_comes_back_stays_open(flapper: Flapper) -> None:
+def test_a_flapping_incident_that_comes_back_stays_open(flapper: Flapper) -> None:
     for _ in range(3):
         flapper.fire()
         flapper.end()
@@ -103,7 +103,7 @@ def test_a_report_that_is_stored_beside_the_end_is_not_closed_with_it(flapper: F
     assert states() == ["closed", "open"]
 
 
-def test_an_end_that_is_told_again_is_no_move(flapper: Flapper) -> None:
+def test_a_repeated_end_changes_nothing(flapper: Flapper) -> None:
     for _ in range(2):
         flapper.fire()
         flapper.end()
@@ -120,7 +120,7 @@ def test_two_turns_an_hour_apart_do_not_flap(flapper: Flapper) -> None:
     assert states() == ["closed"] * 4
 
 
-def test_the_page_and_the_api_say_why_it_stays_open(flapper: Flapper, admin_client: Client) -> None:
+def test_the_page_and_the_api_show_why_a_flapping_incident_stays_open(flapper: Flapper, admin_client: Client) -> None:
     for _ in range(2):
         flapper.fire()
         flapper.end()

@@ -69,7 +69,7 @@ def test_a_source_that_lost_its_position_ends_its_own_faults(gpud: Source, stand
     assert {state for _, _, state, _ in seen()} == {"closed"}
 
 
-def test_four_systems_hear_one_fault(
+def test_four_sources_of_one_fault_open_one_incident(
     gpud: Source, sentinel: Sender, stand_ins: StandIns, health: Callable[..., dict[str, Any]], now: datetime
 ) -> None:
     cluster = gpud.cluster
@@ -119,7 +119,7 @@ def test_a_node_that_is_silent_delays_no_other(gpud: Source, stand_ins: StandIns
         ('[{"component": "a", "states": [{"health": 3}, {"health": "Unhealthy", "reason": []}]}]', "[]", 2),
     ],
 )
-def test_garbage_is_counted(
+def test_invalid_states_and_events_are_counted(
     east: Cluster, stand_ins: StandIns, now: datetime, states: str, events: str, rejected: int
 ) -> None:
     source = add(east, "gpud", now=now, url=stand_ins.url, node="gpu-1")
@@ -209,7 +209,7 @@ def test_a_component_beyond_the_bound_is_not_healthy(now: datetime) -> None:
     assert {one.code for one in found.observations if one.healthy} == set()
 
 
-def test_an_older_gpud_tells_health_as_a_switch(now: datetime) -> None:
+def test_the_health_switch_of_an_older_gpud_is_read(now: datetime) -> None:
     """``healthy`` stood in the place of ``health``."""
     old = [
         {"component": "disk", "states": [{"name": "disk", "healthy": False, "reason": "no space"}]},
@@ -282,7 +282,7 @@ def test_several_xids_in_one_state_have_the_weight_of_their_sender(now: datetime
     assert (seen.alias, seen.weight) == (None, "node")
 
 
-def test_an_older_gpud_tells_an_xid_in_the_data_of_an_event(now: datetime) -> None:
+def test_the_xid_in_the_data_of_an_older_gpud_event_is_read(now: datetime) -> None:
     event = {
         "time": stamp(now),
         "name": "error_xid",

@@ -111,7 +111,7 @@ def test_a_cause_and_a_severity_in_the_log_are_understood(events: Events) -> Non
     }
 
 
-def test_a_repetition_counts_and_a_second_look_does_not(events: Events) -> None:
+def test_a_repetition_counts_and_a_second_read_does_not(events: Events) -> None:
     name = events.add()
     events.look()
     events.again()
@@ -158,7 +158,7 @@ def test_an_xid_that_gkes_device_plugin_caught(events: Events, message: str, cod
     assert (row.rejected, row.error["code"]) == (1, "event_namespace")
 
 
-def test_the_reason_of_gke_in_another_text_is_none(events: Events) -> None:
+def test_a_gke_reason_with_another_text_is_no_xid(events: Events) -> None:
     events.add("XIDError", "Node condition XIDError is now: True")
     events.add("XIDError", "Node condition XIDError is now: True", namespace="team-a")
     events.add("XIDError", "Caught XID error, XID=99999999999", node="gpu-2")
@@ -175,7 +175,7 @@ def test_a_reason_that_the_settings_name_stays_an_event(events: Events) -> None:
     assert seen() == [("event", "XIDError", "", 1)]
 
 
-def test_what_two_monitors_tell_alike_counts_once(events: Events) -> None:
+def test_the_same_event_of_two_monitors_counts_once(events: Events) -> None:
     names = [events.add(component=component) for component in ("monitor-a", "monitor-b")]
     events.add(message=ENGLISH.replace("00000001", "00000002"))
     events.add(node="gpu-2")
@@ -327,7 +327,7 @@ def test_settings_trust_namespaces_and_name_reasons(events: Events) -> None:
     assert row.rejected == 1
 
 
-def test_a_source_that_is_off_takes_nothing(events: Events) -> None:
+def test_a_disabled_source_ignores_events(events: Events) -> None:
     Source.objects.filter(kind="events").update(enabled=False)
     events.add()
     events.look()

@@ -208,7 +208,7 @@ def test_a_state_changed_after_it_was_last_read(
 
 
 @pytest.mark.parametrize("is_repaired", [False, True])
-def test_a_state_that_stands_after_a_boot_is_told_again_and_in_doubt(
+def test_a_state_that_stands_after_a_boot_is_reported_again_and_in_doubt(
     east: Cluster, now: datetime, stand_ins: StandIns, is_repaired: bool
 ) -> None:
     """The repair of the first boot may have closed the incident meanwhile."""
@@ -240,7 +240,7 @@ def test_a_state_that_stands_after_a_boot_is_told_again_and_in_doubt(
     assert not Incident.objects.filter(state="open", ended_at=None).exists()
 
 
-def test_a_component_that_starts_says_nothing_about_the_others(
+def test_a_starting_component_does_not_affect_other_components(
     east: Cluster, now: datetime, rebooted: datetime, stand_ins: StandIns
 ) -> None:
     row = add(east, "gpud", now=now, url=stand_ins.url + "/gpud/{node}", node="gpu-1")
@@ -253,7 +253,7 @@ def test_a_component_that_starts_says_nothing_about_the_others(
     assert set(told) == {("memory", "boot-2"), ("new", "boot-1")}
 
 
-def test_what_is_told_late_is_shown_as_not_counted(
+def test_a_late_report_is_shown_as_not_counted(
     sentinel: Sender, health: Make, now: datetime, rebooted: datetime, client: Any
 ) -> None:
     sentinel.post([health(at=rebooted - 47 * SECOND)])

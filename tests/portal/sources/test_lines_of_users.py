@@ -67,7 +67,7 @@ def test_a_users_daemonset_called_dmesg_is_not_the_kernels(
     assert [one.reason.code for one in reading.rejected] == ([] if codes else ["loki_namespace"])
 
 
-def test_a_users_daemonset_called_dmesg_explains_no_fault_of_the_kernel_away() -> None:
+def test_a_users_daemonset_called_dmesg_explains_no_kernel_fault_away() -> None:
     """It could have said that the driver cannot run the GPU, whose failed start is then no fault."""
     lines = {
         "ml-user": "NVRM: The NVIDIA GPU 0000:4e:00.0 is not supported by this driver",

@@ -156,14 +156,16 @@ def test_an_outage_is_caught_up_at_a_bounded_pace(loki: Source, stand_ins: Stand
     assert seen()[0][3] == 300
 
 
-def test_more_lines_than_one_answer_holds(loki: Source, stand_ins: StandIns, now: datetime) -> None:
+def test_lines_beyond_one_response_are_read(loki: Source, stand_ins: StandIns, now: datetime) -> None:
     for number in range(1_500):
         kernel(stand_ins, xid_79(number), now - SECOND + timedelta(microseconds=number))
     pull(loki, at=now + SECOND)
     assert seen()[0][3] == 1_500
 
 
-def test_more_lines_of_one_nanosecond_than_an_answer_holds(loki: Source, stand_ins: StandIns, now: datetime) -> None:
+def test_lines_of_one_nanosecond_beyond_one_response_are_an_error(
+    loki: Source, stand_ins: StandIns, now: datetime
+) -> None:
     for number in range(1_200):
         kernel(stand_ins, XID_79.replace("1235733", str(number)), now)
     row = pull(loki, at=now + SECOND)
@@ -187,7 +189,7 @@ def test_a_line_of_10_mb_costs_only_itself(loki: Source, stand_ins: StandIns, no
     assert row.error["code"] in {"loki_lines_too_large", "source_line_long"}
 
 
-def test_a_failing_loki_is_asked_less_and_less(loki: Source, stand_ins: StandIns, now: datetime) -> None:
+def test_a_failing_loki_is_queried_less_and_less_often(loki: Source, stand_ins: StandIns, now: datetime) -> None:
     waits = []
     for _ in range(3):
         stand_ins.troubles.append(Answered(500, b"out of memory"))
@@ -213,7 +215,7 @@ def test_a_failing_loki_is_asked_less_and_less(loki: Source, stand_ins: StandIns
         (b" " * 9_000_000, "loki_lines_too_large"),
     ],
 )
-def test_garbage_is_an_error_with_a_code(
+def test_an_invalid_response_is_an_error_with_a_code(
     loki: Source, stand_ins: StandIns, now: datetime, body: bytes, code: str
 ) -> None:
     stand_ins.troubles.extend([Answered(body=body)] * 20)
@@ -247,7 +249,9 @@ def test_a_foreign_node_is_counted_once(loki: Source, stand_ins: StandIns, now: 
     assert row.rejected == 1
 
 
-def test_one_broken_source_stops_no_other(loki: Source, east: Cluster, stand_ins: StandIns, now: datetime) -> None:
+def test_one_broken_source_does_not_stop_the_others(
+    loki: Source, east: Cluster, stand_ins: StandIns, now: datetime
+) -> None:
     add(east, "loki", now=now, name="gone", url="http://127.0.0.1:1")
     kernel(stand_ins, XID_79, now)
     for row in Source.objects.filter(kind="loki"):
@@ -256,7 +260,7 @@ def test_one_broken_source_stops_no_other(loki: Source, east: Cluster, stand_ins
     assert Source.objects.get(name="gone").error["code"] == "host_not_answering"
 
 
-def test_a_test_counts_the_last_hour_and_stores_nothing(loki: Source, stand_ins: StandIns, now: datetime) -> None:
+def test_a_test_counts_the_last_hour_and_stores_no_fault(loki: Source, stand_ins: StandIns, now: datetime) -> None:
     kernel(stand_ins, XID_79, now - timedelta(minutes=50))
     kernel(stand_ins, XID_79, now - timedelta(minutes=70))
     trial = services.try_source(loki, now=now)
@@ -267,7 +271,7 @@ def test_a_test_counts_the_last_hour_and_stores_nothing(loki: Source, stand_ins:
     assert (trial.ok, trial.error.code) == (False, "host_answered")
 
 
-def test_only_what_is_due_is_read(loki: Source, stand_ins: StandIns, now: datetime) -> None:
+def test_only_due_sources_are_read(loki: Source, stand_ins: StandIns, now: datetime) -> None:
     pull(loki, at=now)
     stand_ins.asked.clear()
     services.pull(loki.pk, clock=lambda: now + SECOND)
@@ -334,7 +338,7 @@ def test_a_line_whose_kernel_ran_longer_than_the_boot_is_of_an_earlier_one(
         assert row.incident.last_at == at
 
 
-def test_an_uptime_tells_of_no_boot_that_began_while_nobody_looked(
+def test_an_uptime_does_not_prove_a_boot_that_began_while_the_portal_was_away(
     loki: Source, stand_ins: StandIns, now: datetime
 ) -> None:
     away, back = now - timedelta(hours=9), now - timedelta(minutes=5)

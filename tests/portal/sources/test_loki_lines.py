@@ -32,7 +32,7 @@ def told(lines: Sequence[tuple[float, str]], node: str = "gpu-1") -> list[tuple[
     return [(one.code, one.device.slot) for one in page.reading.observations]
 
 
-def test_an_sxid_of_three_lines_counts_once_and_is_what_it_says(
+def test_an_sxid_of_three_lines_counts_once_with_its_severity(
     east: Cluster, stand_ins: StandIns, now: datetime
 ) -> None:
     for number, line in enumerate(PARTS):

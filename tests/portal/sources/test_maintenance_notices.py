@@ -35,7 +35,7 @@ def test_a_notice_opens_an_incident_that_its_end_closes(cloud: Sender, now: date
     assert open_incidents() == []
 
 
-def test_a_window_that_is_past_opens_nothing(cloud: Sender, now: datetime) -> None:
+def test_a_past_window_opens_no_incident(cloud: Sender, now: datetime) -> None:
     past = stamp(now - timedelta(minutes=1))
     assert took(cloud.post([notice("1", now, end=past)])) == (1, 0, [])
     assert open_incidents() == []
@@ -52,7 +52,7 @@ def test_a_window_that_is_past_opens_nothing(cloud: Sender, now: datetime) -> No
         ({"message": []}, "0/data/message", "source_not_text"),
     ],
 )
-def test_garbage_in_a_notice_is_rejected_by_its_path(
+def test_an_invalid_notice_is_rejected_by_its_path(
     cloud: Sender, now: datetime, wrong: dict[str, Any], path: str, code: str
 ) -> None:
     assert took(cloud.post([notice("1", now, **wrong)])) == (0, 0, [(path, code)])

@@ -157,7 +157,7 @@ def test_a_log_that_grows_too_fast_is_read_for_a_while_and_then_left_out(
     assert row.cursor["default"]["unread"] == {}
 
 
-def test_more_lines_of_one_second_than_an_answer_holds(
+def test_lines_of_one_second_beyond_one_response_are_an_error(
     logs: Source, kube: FakeCluster, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     train(kube)
@@ -202,7 +202,7 @@ def test_a_namespace_that_may_not_be_read_stops_no_other(east: Cluster, kube: Fa
     assert (row.error, seen()[0][2]) == ({}, 2)
 
 
-def test_a_silent_api_server_is_asked_less_and_less(logs: Source, kube: FakeCluster, now: datetime) -> None:
+def test_a_silent_api_server_is_called_less_and_less_often(logs: Source, kube: FakeCluster, now: datetime) -> None:
     train(kube)
     kube.fail("list_pods", port.Unavailable("503", retry_after=90.0))
     assert pull(logs, at=now).due_at == now + 90 * SECOND
@@ -217,7 +217,7 @@ class WorkerDied(BaseException):
     """The process has ended."""
 
 
-def test_a_worker_that_dies_loses_and_repeats_nothing(
+def test_a_worker_that_dies_loses_and_repeats_no_line(
     logs: Source, kube: FakeCluster, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pod_log_pull, "PODS_PER_WRITE", 1)
@@ -234,7 +234,7 @@ def test_a_worker_that_dies_loses_and_repeats_nothing(
     assert pull(row, at=now + ROUND).accepted == 3
 
 
-def test_a_pod_that_has_gone_costs_nothing(logs: Source, kube: FakeCluster, now: datetime) -> None:
+def test_a_deleted_pod_is_skipped(logs: Source, kube: FakeCluster, now: datetime) -> None:
     train(kube)
     train(kube, "other")
     kube.fail("pod_log", port.NotFound("pods not found"), name="train-0")
@@ -283,7 +283,7 @@ def test_a_line_that_loki_has_too_is_one_fault(
     assert [one.source for one in incidents.witnesses([incident.pk])[incident.pk]] == ["logs", "loki"]
 
 
-def test_a_test_reads_the_last_hour_and_stores_nothing(logs: Source, kube: FakeCluster, now: datetime) -> None:
+def test_a_test_reads_the_last_hour_and_stores_no_fault(logs: Source, kube: FakeCluster, now: datetime) -> None:
     train(kube)
     kube.write_log("default", "train-0", LINE, at=now - timedelta(minutes=50))
     kube.write_log("default", "train-0", LINE, at=now - timedelta(minutes=70))
@@ -307,7 +307,7 @@ def test_an_admin_adds_one_on_the_page_and_over_rest(east: Cluster, kube: FakeCl
     assert "theirs" in admin.client.get("/sources/").content.decode()
 
 
-def test_it_has_neither_address_nor_token(east: Cluster, now: datetime) -> None:
+def test_a_pod_log_source_has_neither_address_nor_token(east: Cluster, now: datetime) -> None:
     for given, field in (({"url": "http://x"}, "url"), ({"token": "x"}, "token")):
         with pytest.raises(FieldError) as refused:
             add(east, "pod-logs", now=now, **given)

@@ -60,7 +60,9 @@ def test_an_xid_of_the_last_hour_is_found_at_the_start(prometheus: Source, stand
     assert seen() == [("xid", "79", "open", 1)]
 
 
-def test_series_that_come_back_as_they_were_are_no_news(prometheus: Source, stand_ins: StandIns, now: datetime) -> None:
+def test_series_that_come_back_unchanged_are_not_reported(
+    prometheus: Source, stand_ins: StandIns, now: datetime
+) -> None:
     xid(stand_ins, 79, now)
     row = pull(prometheus, at=now + SECOND)
     stand_ins.troubles.append(vector())
@@ -100,7 +102,7 @@ def test_the_position_is_lost_with_another_query_only(
     assert prometheus.due_at is None
 
 
-def test_garbage_is_counted_once(prometheus: Source, stand_ins: StandIns, now: datetime) -> None:
+def test_invalid_series_are_counted_once(prometheus: Source, stand_ins: StandIns, now: datetime) -> None:
     at = now.timestamp()
     good = {"Hostname": "gpu-1", "pci_bus_id": PCI}
     answer = vector(
@@ -121,7 +123,9 @@ def test_garbage_is_counted_once(prometheus: Source, stand_ins: StandIns, now: d
     ("body", "code"),
     [(b"{}", "prometheus_result"), (b"[]", "source_not_object"), (b"\xff", "source_answer_not_json")],
 )
-def test_an_answer_that_is_none(prometheus: Source, stand_ins: StandIns, now: datetime, body: bytes, code: str) -> None:
+def test_an_invalid_answer_is_an_error_with_a_code(
+    prometheus: Source, stand_ins: StandIns, now: datetime, body: bytes, code: str
+) -> None:
     stand_ins.troubles.append(Answered(body=body))
     assert pull(prometheus, at=now).error["code"] == code
 

@@ -62,7 +62,7 @@ def test_a_repeated_notification_changes_nothing(alertmanager: Sender, alert: Ma
     assert Incident.objects.get().count == 1
 
 
-def test_a_pair_of_prometheus_tells_one_alert(alertmanager: Sender, alert: Make, now: datetime) -> None:
+def test_a_pair_of_prometheus_servers_reports_one_alert(alertmanager: Sender, alert: Make, now: datetime) -> None:
     """Their labels differ in the replica only. The end of one is not the end while the other one fires."""
     first, second = (alert(prometheus_replica=name) for name in ("a", "b"))
     second["startsAt"] = (now - timedelta(seconds=70)).isoformat()
@@ -77,7 +77,7 @@ def test_a_pair_of_prometheus_tells_one_alert(alertmanager: Sender, alert: Make,
 
 
 @pytest.mark.parametrize(("seconds", "count"), [(-15, 1), (40, 1), (-3_600, 1), (300, 2)])
-def test_an_alert_that_still_fires_is_not_told_again_by_another_peer(
+def test_an_alert_that_still_fires_is_not_counted_again_from_another_peer(
     alertmanager: Sender, alert: Make, now: datetime, seconds: int, count: int
 ) -> None:
     """One that begins minutes later is a new one: its end was lost on the way."""
@@ -256,7 +256,7 @@ def test_the_three_modes_of_cloudevents(sentinel: Sender, health: Make) -> None:
     assert took(sentinel.post(event["data"], **attributes)) == (0, 1, [])
 
 
-def test_a_pass_closes_what_the_same_check_opened_and_nothing_else(sentinel: Sender, health: Make) -> None:
+def test_a_pass_closes_only_incidents_of_the_same_check(sentinel: Sender, health: Make) -> None:
     events = [
         health("1"),
         health("2", checkName="GpuMemWatch", errorCode=["DCGM_FR_ROW_REMAP"]),
@@ -304,7 +304,7 @@ def test_a_clock_that_was_ahead_does_not_keep_a_fault_open(sentinel: Sender, hea
     assert open_incidents() == []
 
 
-def test_what_is_over_opens_nothing(sentinel: Sender, health: Make, now: datetime) -> None:
+def test_ended_events_open_no_incident(sentinel: Sender, health: Make, now: datetime) -> None:
     """A backfill: a fault and its end in any order, and a fault of weeks ago."""
     events = [
         health("1", isHealthy=True, at=now - timedelta(minutes=1)),
@@ -374,13 +374,13 @@ def test_a_routine_event_costs_few_statements(
         assert took(sentinel.post(health("3", **given))) == (1, 0, [])
 
 
-def test_a_source_says_nothing_about_agents(sentinel: Sender, health: Make) -> None:
+def test_a_source_creates_no_agent(sentinel: Sender, health: Make) -> None:
     sentinel.post([health("1")])
     assert Agent.objects.count() == 0
 
 
 @pytest.mark.parametrize("field", ["checkName", "nodeName", "isHealthy", "errorCode", "entitiesImpacted", "message"])
-def test_garbage_in_a_health_event_is_rejected_by_its_path(sentinel: Sender, health: Make, field: str) -> None:
+def test_an_invalid_health_event_is_rejected_by_its_path(sentinel: Sender, health: Make, field: str) -> None:
     accepted, _, [(path, _code)] = took(sentinel.post([health("1", **{field: {"a": []}})]))
     assert (accepted, path) == (0, f"0/data/healthEvent/{field}")
 
@@ -390,7 +390,7 @@ def test_a_compressed_body_is_a_clear_error(sentinel: Sender, health: Make) -> N
     assert (answer.status_code, answer.json()["code"]) == (415, "source_encoding")
 
 
-def test_a_source_that_is_off_takes_nothing(alertmanager: Sender, alert: Make, now: datetime) -> None:
+def test_a_disabled_source_refuses_requests(alertmanager: Sender, alert: Make, now: datetime) -> None:
     services.SOURCES.change(alertmanager.source, {"enabled": False}, actor="test", reason="", now=now)
     assert alertmanager.post(notification(alert())).status_code == 409
     assert open_incidents() == []
@@ -406,7 +406,7 @@ def test_a_token_feeds_its_own_source_only(alertmanager: Sender, sentinel: Sende
 
 
 @pytest.mark.parametrize("kind", ["viewer", "operator", "decision"])
-def test_other_tokens_feed_no_source(alertmanager: Sender, alert: Make, now: datetime, kind: str) -> None:
+def test_other_tokens_cannot_feed_a_source(alertmanager: Sender, alert: Make, now: datetime, kind: str) -> None:
     _, secret = accounts.make_token(kind, created_by="test", now=now - timedelta(seconds=1))
     alertmanager.headers = {"Authorization": f"Bearer {secret}"}
     assert alertmanager.post(notification(alert())).status_code == 403

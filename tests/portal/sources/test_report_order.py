@@ -32,7 +32,9 @@ def fired(alert: Make, began: datetime, ended: datetime | None = None, **labels:
     return given | {"startsAt": stamp(began), "endsAt": stamp(ended) if ended else "0001-01-01T00:00:00Z"}
 
 
-def test_inv_04_a_firing_older_than_its_resolve_opens_nothing(alertmanager: Sender, alert: Make, now: datetime) -> None:
+def test_inv_04_a_firing_older_than_its_resolve_opens_no_incident(
+    alertmanager: Sender, alert: Make, now: datetime
+) -> None:
     began, ended = now - 10 * MINUTE, now - 6 * MINUTE
     alertmanager.post(notification(fired(alert, began, ended)))
     alertmanager.post(notification(fired(alert, began)))
@@ -42,7 +44,7 @@ def test_inv_04_a_firing_older_than_its_resolve_opens_nothing(alertmanager: Send
     assert open_codes() == ["HighMem"]
 
 
-def test_an_alert_that_fires_again_from_its_first_start_was_told_away_wrongly(
+def test_an_alert_that_fires_again_from_its_first_start_reopens_its_incident(
     alertmanager: Sender, alert: Make, now: datetime
 ) -> None:
     """Prometheus could not reach Alertmanager, which ended the alert. Then it is sent again, with its first start."""
@@ -99,7 +101,7 @@ def test_a_firing_and_another_series_end_in_one_request(alertmanager: Sender, al
     assert open_codes() == ["HighMem"]
 
 
-def test_a_health_event_older_than_its_pass_opens_nothing(sentinel: Sender, health: Make, now: datetime) -> None:
+def test_a_health_event_older_than_its_pass_opens_no_incident(sentinel: Sender, health: Make, now: datetime) -> None:
     gpus = [[{"entityType": "GPU", "entityValue": str(number)}] for number in (1, 6)]
     sentinel.post([health("1", isHealthy=True, errorCode=[], at=now - MINUTE, entitiesImpacted=gpus[0])])
     sentinel.post([health("2", at=now - 2 * MINUTE, entitiesImpacted=gpus[0])])
@@ -137,7 +139,7 @@ def test_a_clock_that_is_ahead_hides_no_later_fault(sentinel: Sender, health: Ma
     assert open_codes() == ["SysLogsXIDError/79"]
 
 
-def test_what_was_told_is_forgotten(alertmanager: Sender, alert: Make, now: datetime) -> None:
+def test_reported_series_are_deleted_after_their_retention(alertmanager: Sender, alert: Make, now: datetime) -> None:
     alertmanager.post(notification(fired(alert, now - 9 * MINUTE, now - MINUTE)))
     assert ToldSeries.objects.get().node == Node.objects.get(name="gpu-1")
     services.prune(now=now + retention.time(ToldSeries) - MINUTE)

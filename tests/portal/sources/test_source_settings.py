@@ -100,7 +100,7 @@ def test_a_source_that_a_rule_names_stays(admin: Admin, now: datetime) -> None:
     assert admin.call("delete", "/metrics").status_code == 204
 
 
-def test_the_token_is_stored_encrypted_and_never_told(admin: Admin) -> None:
+def test_the_token_is_stored_encrypted_and_never_shown(admin: Admin) -> None:
     admin.call("post", "", body())
     stored = Source.objects.filter(name="loki-a").values_list("token", flat=True)
     assert SECRET not in str(list(stored))
@@ -147,7 +147,7 @@ def test_url_and_token_may_be_given_as_settings(admin: Admin) -> None:
         ({"colour": "red"}, "colour"),
     ],
 )
-def test_what_a_source_cannot_be(admin: Admin, more: dict[str, Any], field: str) -> None:
+def test_invalid_source_settings_are_refused(admin: Admin, more: dict[str, Any], field: str) -> None:
     response = admin.call("post", "", body(**more))
     assert response.status_code == 400, response.content
     assert [error["field"] for error in response.json()["errors"]] == [field]
@@ -170,7 +170,7 @@ def test_only_admins_change_sources(east: Cluster, now: datetime, role: str) -> 
     assert Source.objects.get().enabled
 
 
-def test_an_admin_of_another_cluster_sees_and_feeds_nothing(east: Cluster, now: datetime) -> None:
+def test_an_admin_of_another_cluster_cannot_see_or_feed_a_source(east: Cluster, now: datetime) -> None:
     add(east, "alertmanager", now=now)
     west = Cluster.objects.create(name="west", created_at=now)
     stranger = Admin("admin", west, now)
@@ -203,7 +203,9 @@ def test_each_cluster_has_the_watched_sources_from_the_start(db: None, now: date
         services.SOURCES.delete(off, actor="test", reason="", now=now)
 
 
-def test_a_test_tells_what_came_in_the_last_hour(admin: Admin, alertmanager: Sender, alert: Any, now: datetime) -> None:
+def test_a_test_reports_the_events_of_the_last_hour(
+    admin: Admin, alertmanager: Sender, alert: Any, now: datetime
+) -> None:
     silent = admin.call("post", "/alertmanager/test").json()
     assert (silent["ok"], silent["seen"], silent["lag_seconds"]) == (False, 0, None)
     assert silent["error"]

@@ -84,7 +84,7 @@ def test_a_condition_that_stands_through_a_reboot_is_not_healed(watched: Watched
     assert Incident.objects.get(state="open").boot_id == watched.node().boot_id
 
 
-def test_one_that_ends_soon_after_the_boot_is_healed(watched: Watched) -> None:
+def test_a_condition_that_ends_soon_after_the_boot_is_healed(watched: Watched) -> None:
     watched.stand_until_rebooted()
     watched.pass_time(60)
     assert watched.step("verify").state == "waiting"
@@ -93,7 +93,7 @@ def test_one_that_ends_soon_after_the_boot_is_healed(watched: Watched) -> None:
     assert Rescue.objects.count() == 1
 
 
-def test_one_whose_monitor_has_died_is_waited_for_and_counts_never(watched: Watched) -> None:
+def test_a_condition_of_a_dead_monitor_is_waited_for_and_never_counts(watched: Watched) -> None:
     watched.stand_until_rebooted()
     booted = watched.now
     assert watched.until("succeeded", seconds=30).outcome == "healed"
@@ -144,7 +144,7 @@ UNHEARD, HEARD = ("boot-2", True), ("boot-2", False)
         (70 * SECOND, [80, 300], []),
     ],
 )
-def test_it_is_told_again_after_the_boot_and_when_its_monitor_states_it(
+def test_a_condition_is_reported_again_after_the_boot_once_its_monitor_confirms_it(
     east: Cluster, booted: datetime, since: timedelta, heartbeats: list[int | None], told: list[tuple[str, bool]]
 ) -> None:
     feed = services.ConditionFeed(east)
@@ -158,7 +158,9 @@ def test_it_is_told_again_after_the_boot_and_when_its_monitor_states_it(
     assert doubts() == told
 
 
-def test_what_stands_for_hours_is_not_told_when_a_watch_begins(east: Cluster, booted: datetime) -> None:
+def test_a_condition_that_has_stood_for_hours_is_not_reported_when_a_watch_begins(
+    east: Cluster, booted: datetime
+) -> None:
     feed = services.ConditionFeed(east)
     for minutes in (61, 66):
         at = booted + timedelta(minutes=minutes)
@@ -166,7 +168,9 @@ def test_what_stands_for_hours_is_not_told_when_a_watch_begins(east: Cluster, bo
     assert doubts() == []
 
 
-def test_what_nobody_has_open_is_told_when_its_monitor_states_it(east: Cluster, booted: datetime) -> None:
+def test_a_condition_without_an_open_incident_is_reported_once_its_monitor_confirms_it(
+    east: Cluster, booted: datetime
+) -> None:
     feed = services.ConditionFeed(east)
     feed.feed([shown(booted + BEGAN, booted)], now=booted + 60 * SECOND)
     assert doubts() == []
@@ -176,7 +180,7 @@ def test_what_nobody_has_open_is_told_when_its_monitor_states_it(east: Cluster, 
 
 
 @pytest.mark.parametrize("skew", [-300.0, 0.5, 30.0])
-def test_the_clock_of_the_node_takes_no_doubt_away(east: Cluster, booted: datetime, skew: float) -> None:
+def test_the_clock_of_the_node_does_not_remove_the_doubt(east: Cluster, booted: datetime, skew: float) -> None:
     """The time of such a report is the portal's own."""
     node = Node.objects.get(name="gpu-1")
     Agent.objects.create(node=node, seen_at=booted, boot_id="boot-2", boot_seen_at=booted, skew=skew)
@@ -188,7 +192,7 @@ def test_the_clock_of_the_node_takes_no_doubt_away(east: Cluster, booted: dateti
     assert doubts() == [UNHEARD, HEARD]
 
 
-def test_what_a_person_has_dismissed_is_not_told_again(east: Cluster, booted: datetime) -> None:
+def test_a_condition_that_a_person_dismissed_is_not_reported_again(east: Cluster, booted: datetime) -> None:
     feed = services.ConditionFeed(east)
     feed.feed([shown(booted + BEGAN, booted + BEGAN, boot_id="boot-1")], now=booted + BEGAN)
     Incident.objects.update(state="closed", closed_at=booted, closed_because={"code": "closed_by_because"})
@@ -198,7 +202,7 @@ def test_what_a_person_has_dismissed_is_not_told_again(east: Cluster, booted: da
     assert not Incident.objects.filter(state="open").exists()
 
 
-def test_it_is_told_when_the_row_of_the_node_has_the_boot(east: Cluster, booted: datetime) -> None:
+def test_a_condition_is_reported_once_the_row_of_the_node_has_the_boot(east: Cluster, booted: datetime) -> None:
     feed = services.ConditionFeed(east)
     node = shown(booted + BEGAN, booted + 100 * SECOND, boot_id="boot-3")
     feed.feed([node], now=booted + 100 * SECOND)

@@ -83,7 +83,7 @@ class Clock:
 
 
 @pytest.mark.parametrize(("kind", "status"), [("alertmanager", 503), ("cloudevents", 429)])
-def test_one_request_of_a_source_at_a_time(
+def test_one_request_of_a_source_runs_at_a_time(
     east: Cluster, now: datetime, alert: Make, sentinel: Sender, kind: str, status: int
 ) -> None:
     sender = Sender(add(east, kind, now=now, name="other"), now=now)
@@ -104,7 +104,7 @@ def test_all_sources_together_leave_threads_for_pages(alertmanager: Sender, aler
     assert sources.MAX_SOURCES_AT_ONCE < asgi.PAGE_THREADS
 
 
-def test_the_token_of_an_owner_without_the_role_feeds_nothing_and_the_source_says_so(
+def test_the_token_of_an_owner_without_the_role_is_refused_and_the_source_shows_it(
     alertmanager: Sender, alert: Make, east: Cluster, now: datetime
 ) -> None:
     anna = make_user("anna", now, "admin")

@@ -52,7 +52,9 @@ def fires(alert: Make, now: datetime) -> Make:
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
-def test_it_ends_with_the_last_of_them(alertmanager: Sender, fires: Make, order: tuple[int, ...]) -> None:
+def test_an_incident_ends_with_the_last_of_its_alerts(
+    alertmanager: Sender, fires: Make, order: tuple[int, ...]
+) -> None:
     for name in RULES:
         alertmanager.post(notification(fires(name)))
     for place, number in enumerate(order):
@@ -61,7 +63,7 @@ def test_it_ends_with_the_last_of_them(alertmanager: Sender, fires: Make, order:
     assert not is_open()
 
 
-def test_all_in_one_notification(alertmanager: Sender, fires: Make) -> None:
+def test_alerts_of_one_notification_end_together(alertmanager: Sender, fires: Make) -> None:
     alertmanager.post(notification(*map(fires, RULES)))
     alertmanager.post(notification(*(fires(name, ended=True) for name in RULES[:2]), fires(RULES[2])))
     assert is_open()
@@ -69,7 +71,7 @@ def test_all_in_one_notification(alertmanager: Sender, fires: Make) -> None:
     assert not is_open()
 
 
-def test_one_that_began_after_the_end_of_the_other_ends_by_itself(alertmanager: Sender, fires: Make) -> None:
+def test_an_alert_that_began_after_the_end_of_another_ends_by_itself(alertmanager: Sender, fires: Make) -> None:
     alertmanager.post(notification(fires(RULES[0], began=60)))
     alertmanager.post(notification(fires(RULES[1], began=20)))
     alertmanager.post(notification(fires(RULES[0], ended=True, began=60, end=30)))
@@ -78,7 +80,7 @@ def test_one_that_began_after_the_end_of_the_other_ends_by_itself(alertmanager: 
     assert not is_open()
 
 
-def test_one_that_fires_again_stands_again(alertmanager: Sender, fires: Make) -> None:
+def test_an_alert_that_fires_again_keeps_the_incident_open(alertmanager: Sender, fires: Make) -> None:
     for name in RULES[:2]:
         alertmanager.post(notification(fires(name)))
     alertmanager.post(notification(fires(RULES[0], ended=True, end=40)))
@@ -99,7 +101,7 @@ def test_a_clock_that_was_ahead_keeps_none_open(alertmanager: Sender, fires: Mak
     assert not is_open()
 
 
-def test_the_end_of_an_alert_about_another_gpu_ends_nothing(alertmanager: Sender, alert: Make, fires: Make) -> None:
+def test_the_end_of_an_alert_about_another_gpu_ends_no_incident(alertmanager: Sender, alert: Make, fires: Make) -> None:
     for name in RULES[:2]:
         alertmanager.post(notification(fires(name)))
     other = {"pci_bus_id": "00000000:5E:00.0", "err_code": "79"}
@@ -118,7 +120,9 @@ def test_checks_of_nvsentinel(sentinel: Sender, health: Make, now: datetime) -> 
     assert not is_open()
 
 
-def test_another_witness_keeps_it_open(east: Cluster, alertmanager: Sender, fires: Make, now: datetime) -> None:
+def test_another_witness_keeps_the_incident_open(
+    east: Cluster, alertmanager: Sender, fires: Make, now: datetime
+) -> None:
     for name in RULES[:2]:
         alertmanager.post(notification(fires(name)))
     agent_reports(east, xid(), at=now)
@@ -141,7 +145,7 @@ def test_ends_that_came_while_the_node_was_not_ready(alertmanager: Sender, fires
 
 @pytest.mark.parametrize("first", ["alert", "health"])
 @pytest.mark.parametrize("ends_first", ["alert", "health"])
-def test_two_sources_that_tell_it_in_forms_of_their_own(
+def test_two_sources_report_one_fault_in_different_formats(
     alertmanager: Sender, sentinel: Sender, fires: Make, health: Make, now: datetime, first: str, ends_first: str
 ) -> None:
     def tell(form: str, *, ended: bool) -> None:
@@ -173,7 +177,7 @@ def test_two_sources_of_one_kind_with_the_same_alert(east: Cluster, fires: Make,
     assert not is_open()
 
 
-def test_what_an_agent_told_ends_by_no_source(
+def test_a_fault_reported_by_an_agent_is_not_ended_by_a_source(
     east: Cluster, alertmanager: Sender, sentinel: Sender, fires: Make, health: Make, now: datetime
 ) -> None:
     alertmanager.post(notification(fires(RULES[0])))
@@ -203,7 +207,7 @@ def test_two_alerts_that_began_close_after_a_reboot(
 
 @pytest.mark.postgres(reason="two transactions lock one row")
 @pytest.mark.django_db(transaction=True)
-def test_two_sources_tell_their_ends_at_once(
+def test_two_sources_report_their_ends_at_once(
     alertmanager: Sender, sentinel: Sender, fires: Make, health: Make, now: datetime
 ) -> None:
     """None of the two ends is lost, or the incident would stay open for ever."""

@@ -90,7 +90,7 @@ def test_a_report_that_arrives_after_the_reboot_is_of_the_boot_of_its_own_time(e
     assert [row.kind for row in queries.faults_since(node, now, boot_id="boot-2")] == ["gpud"]
 
 
-def test_a_report_that_arrives_after_the_repair_opens_nothing(east: Cluster, now: datetime) -> None:
+def test_a_report_that_arrives_after_the_repair_opens_no_incident(east: Cluster, now: datetime) -> None:
     agent_reports(east, xid(seen_at=now), at=now)
     row = only()
     reboot(row)
@@ -143,7 +143,7 @@ def test_several_xids_of_one_component_join_the_incident_of_each(east: Cluster, 
     assert [(row.code, names(row)) for row in rows] == [(code, [("agent", 1), ("gpud", 1)]) for code in ("48", "64")]
 
 
-def test_other_devices_and_codes_stay_apart(east: Cluster, now: datetime) -> None:
+def test_other_devices_and_codes_have_their_own_incident(east: Cluster, now: datetime) -> None:
     agent_reports(east, xid(), at=now)
     source_reports("nvsentinel", at=now, pci="0000:5e:00")
     source_reports("nvsentinel", at=now, code="SysLogsXIDError/48", alias="xid 48")

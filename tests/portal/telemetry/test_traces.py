@@ -101,7 +101,7 @@ def test_one_trace_goes_from_the_report_to_the_cordon_and_its_message(
     assert not any(secret in b"".join(collector.bodies) for secret in (KEY.encode(), over_http.PORTAL.encode()))
 
 
-def test_what_a_person_requests_is_a_trace_of_its_own(
+def test_a_persons_request_is_a_trace_of_its_own(
     sim: SimWorld, collector: Collector, django_capture_on_commit_callbacks: Any
 ) -> None:
     node = Node.objects.get(cluster=sim.cluster, labels__has_key="nvidia.com/gpu.count")

@@ -61,7 +61,7 @@ def test_a_policy_asks_for_it(maintained: World) -> None:
     assert (problem.path, problem.line) == ("spec.rules[0].actions[0].attribute.message", 10)
 
 
-def test_it_is_the_portals_own() -> None:
+def test_the_action_needs_the_portals_api_version() -> None:
     assert "markMaintenance" in actions.in_policies()
     with pytest.raises(document.PolicyInvalid, match=r"needs apiVersion: kcover\.io/v1"):
         document.read(
@@ -74,7 +74,7 @@ def test_it_is_the_portals_own() -> None:
         )
 
 
-def test_from_the_fault_to_the_end(maintained: World) -> None:
+def test_a_fault_is_rescued_with_the_action(maintained: World) -> None:
     maintained.fault(62)
     rescue = maintained.until("succeeded")
     decided = [{"name": "cordon", "args": {}}, {"name": "mark_maintenance", "args": {"message": "xid-62"}}]
@@ -113,7 +113,7 @@ def test_the_page_of_the_rescue(maintained: World, language: str, texts: tuple[s
         assert [text for text in texts if text not in page] == []
 
 
-def test_the_ledger_tells_it_again(maintained: World) -> None:
+def test_the_ledger_replays_the_rescue(maintained: World) -> None:
     maintained.fault(62)
     rescue = maintained.until("succeeded")
     again = ledger.replay(maintained.cluster.name, rescue=rescue.pk)

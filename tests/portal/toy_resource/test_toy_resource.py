@@ -64,7 +64,7 @@ def beacon(cluster: Cluster, now: datetime, **given: Any) -> Beacon:
     return BEACONS.make(row, {"url": URL, "token": TOKEN, **given}, actor="user:ada", now=now)
 
 
-def test_over_rest(admin: Api) -> None:
+def test_a_row_is_managed_over_rest(admin: Api) -> None:
     made = admin.post("beacons", BODY)
     assert made.status_code == 201, made.content
     assert (made.json()["kind"], made.json()["settings"], made.json()["seconds"]) == ("red", {"row": "7"}, 60)
@@ -81,7 +81,7 @@ def test_over_rest(admin: Api) -> None:
 
 
 @pytest.mark.parametrize("role", ["viewer", "operator"])
-def test_others_see_it_and_do_not_set_it(admin: Api, cluster: Cluster, now: datetime, role: str) -> None:
+def test_other_roles_read_but_do_not_change_a_row(admin: Api, cluster: Cluster, now: datetime, role: str) -> None:
     beacon(cluster, now)
     other = signed_in("eve", role, now, cluster)
     assert [row["name"] for row in other.get("beacons").json()["results"]] == ["north"]
@@ -97,7 +97,7 @@ def test_others_see_it_and_do_not_set_it(admin: Api, cluster: Cluster, now: date
     assert Beacon.objects.get().enabled
 
 
-def test_on_the_console(admin: Api) -> None:
+def test_a_row_is_managed_on_the_console(admin: Api) -> None:
     client = admin.client
     page = client.get("/beacons/new/red/").content.decode()
     for name in ("name", "cluster", "url", "token", "seconds", "settings"):
@@ -125,7 +125,7 @@ def run(*words: str) -> str:
     return out.getvalue()
 
 
-def test_from_the_shell(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_row_is_managed_from_the_shell(cluster: Cluster, tmp_path: Path) -> None:
     (tmp_path / "token").write_text(f"{TOKEN}\n")
     given = (
         "--url",
@@ -151,7 +151,7 @@ def test_from_the_shell(cluster: Cluster, tmp_path: Path) -> None:
     assert not Beacon.objects.exists()
 
 
-def test_it_is_exported_without_its_secret(admin: Api, cluster: Cluster, now: datetime) -> None:
+def test_rows_are_exported_without_their_secret(admin: Api, cluster: Cluster, now: datetime) -> None:
     beacon(cluster, now, settings={"row": "7"})
     response = admin.client.get("/export/beacons.csv")
     text = b"".join(response.streaming_content).decode()
@@ -180,7 +180,7 @@ def test_a_stored_secret_is_encrypted_and_follows_no_change(
         assert TOKEN not in cursor.fetchone()[0]
 
 
-def test_what_did_not_change_leaves_no_entry_and_two_deletions_are_one(cluster: Cluster, now: datetime) -> None:
+def test_an_unchanged_row_leaves_no_entry_and_deletes_once(cluster: Cluster, now: datetime) -> None:
     row = beacon(cluster, now)
     by: dict[str, Any] = {"actor": "user:ada", "now": now}
     BEACONS.change(row, {"seconds": 60, "url": URL}, **by)

@@ -188,7 +188,7 @@ def test_a_provider_that_names_itself_always_does(provider: hostile.Provider, pe
     refused(person, person.finish(answer), "oidc_issuer_mixed_up", 400)
 
 
-def test_the_provider_says_no(person: SignOn) -> None:
+def test_a_refusal_of_the_provider_is_shown(person: SignOn) -> None:
     answer = {**person.begin(), "error": "access_denied", "error_description": "call +1 900 EVIL"}
     response = person.finish(answer)
     refused(person, response, "oidc_refused", 403)
@@ -237,7 +237,7 @@ def test_a_provider_that_goes_down_in_the_middle(provider: hostile.Provider, per
 
 
 @pytest.mark.parametrize("issuer", ["http://169.254.169.254/x", "http://100.100.100.200"])
-def test_a_metadata_service_is_never_asked(issuer: str, person: SignOn, settings: Any) -> None:
+def test_a_metadata_service_is_never_called(issuer: str, person: SignOn, settings: Any) -> None:
     settings.KCOVER_OIDC = replace(person.provider.client, issuer=issuer)
     response = person.client.get("/sign-in/oidc/")
     refused(person, response, "oidc_unreachable", 503)
@@ -301,7 +301,7 @@ def test_a_text_that_no_database_stores_is_left_out(
 
 
 @pytest.mark.parametrize("named", [{"sub": "a\0"}, {"sub": None, "sid": "a\0"}, {"sub": 5}], ids=ascii)
-def test_a_logout_token_that_names_what_no_database_stores(
+def test_a_logout_token_with_an_unstorable_text_is_refused(
     named: dict[str, Any], provider: hostile.Provider, person: SignOn
 ) -> None:
     response = person.client.post("/sign-in/oidc/ended/", {"logout_token": provider.logout_token(**named)})

@@ -64,7 +64,7 @@ def test_the_first_sign_in_creates_the_account(provider: hostile.Provider, perso
     assert ledger.verify("").intact
 
 
-def test_an_account_without_role_can_leave_and_one_without_password_is_asked_for_none(
+def test_an_account_without_role_can_sign_out_and_one_without_password_has_no_password_form(
     clock: Clock, person: SignOn
 ) -> None:
     person.sign_in()
@@ -106,7 +106,7 @@ def test_the_secret_goes_into_the_body_where_the_provider_wants_it_there(
     assert (form["client_secret"], "Authorization" in headers) == (hostile.SECRET, False)
 
 
-def test_what_the_provider_is_asked(provider: hostile.Provider, person: SignOn) -> None:
+def test_the_authorization_request_has_pkce_and_scopes(provider: hostile.Provider, person: SignOn) -> None:
     address = person.client.get("/sign-in/oidc/").headers["Location"]
     assert address.startswith(f"{provider.issuer}/authorize?response_type=code&client_id=kcover&")
     assert "code_challenge_method=S256" in address
@@ -261,7 +261,7 @@ def test_a_role_by_hand_does_not_touch_the_role_of_a_group(
     assert roles(user) == {("viewer", None, "oidc")}
 
 
-def test_another_role_of_a_group_and_its_removal_take_effect_at_once(
+def test_changing_or_removing_the_role_of_a_group_takes_effect_at_once(
     clock: Clock, provider: hostile.Provider, person: SignOn, east: Cluster
 ) -> None:
     call_command("group", "set", "ops", "--role", "viewer", "--cluster", "east", stdout=StringIO())
@@ -334,7 +334,7 @@ def test_userinfo_of_another_person_is_refused(provider: hostile.Provider, perso
     assert (code_of(response), response.status_code) == ("oidc_userinfo_mixed_up", 400)
 
 
-def test_another_claim_may_hold_the_groups(
+def test_another_claim_can_contain_the_groups(
     clock: Clock, provider: hostile.Provider, person: SignOn, settings: Any
 ) -> None:
     settings.KCOVER_OIDC = replace(provider.client, groups_claim="https://example.com/roles")
@@ -414,7 +414,7 @@ def test_a_password_session_ends_here_only(clock: Clock, person: SignOn) -> None
         ("nobody", "admin", False),
     ],
 )
-def test_who_may_use_a_password(
+def test_password_sign_in_is_limited_to_the_roles_of_the_setting(
     passwords: str, role: str, let_in: bool, clock: Clock, provider: hostile.Provider, settings: Any
 ) -> None:
     settings.KCOVER_OIDC = replace(provider.client, passwords=passwords)
@@ -439,7 +439,7 @@ def test_an_admin_through_a_group_is_no_break_glass_account(
     assert Browser().sign_in("anna").status_code == 200
 
 
-def test_a_wrong_password_of_an_account_without_passwords_tells_nothing(
+def test_a_wrong_password_does_not_reveal_whether_the_account_exists(
     clock: Clock, provider: hostile.Provider, settings: Any
 ) -> None:
     settings.KCOVER_OIDC = replace(provider.client, passwords="admins")

@@ -41,7 +41,7 @@ def test_a_person_with_an_app_gives_a_code_after_the_provider(
     assert (session.identity.subject, session.provider_session) == ("person-1", "s1")
 
 
-def test_who_needs_a_factor_adds_it_after_the_provider(person: SignOn, settings: Any) -> None:
+def test_a_person_who_needs_a_factor_adds_it_after_the_provider(person: SignOn, settings: Any) -> None:
     settings.KCOVER_SECOND_FACTOR = "all"
     assert person.sign_in().headers["Location"] == "/sign-in/enrol/"
     assert person.opens() == 302
