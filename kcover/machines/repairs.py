@@ -1,4 +1,4 @@
-"""The life cycle of a repair: its states, the verbs of people, and what it needs before it may be closed.
+"""The life cycle of a repair: its states, the moves of people, and what it needs before it may be closed.
 
 A repair is about one part of one machine. People take it from ``reported`` to ``returned``. The portal sees when the
 returned machine is validated. Only a passed validation closes the repair.
@@ -32,8 +32,8 @@ class State(StrEnum):
     REFUSED = "refused"
 
 
-class Verb(StrEnum):
-    """The verbs by which people change the state of a repair."""
+class Move(StrEnum):
+    """The moves by which people change the state of a repair. (REST: ``verb``.)"""
 
     ACCEPT = "accept"
     HAND_OVER = "hand-over"
@@ -84,19 +84,21 @@ OPEN: Final = tuple(state for state in State if state is not State.CLOSED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
-    """A verb: the states in which it is possible, and the state that follows."""
+class Transition:
+    """The states in which a move is possible, and the state that follows."""
 
     sources: tuple[State, ...]
     target: State
 
 
-MOVES: Final[Mapping[Verb, Move]] = {
-    Verb.ACCEPT: Move(sources=(State.REPORTED, State.REFUSED), target=State.ACCEPTED),
-    Verb.HAND_OVER: Move(sources=(State.ACCEPTED,), target=State.IN_REPAIR),
-    Verb.RETURN: Move(sources=(State.IN_REPAIR,), target=State.RETURNED),
-    Verb.CLOSE: Move(sources=(*AT_THE_DESK, State.REFUSED), target=State.CLOSED),
-    Verb.REFUSE: Move(sources=(State.REPORTED, State.ACCEPTED, State.IN_REPAIR, *AT_THE_DESK), target=State.REFUSED),
+TRANSITIONS: Final[Mapping[Move, Transition]] = {
+    Move.ACCEPT: Transition(sources=(State.REPORTED, State.REFUSED), target=State.ACCEPTED),
+    Move.HAND_OVER: Transition(sources=(State.ACCEPTED,), target=State.IN_REPAIR),
+    Move.RETURN: Transition(sources=(State.IN_REPAIR,), target=State.RETURNED),
+    Move.CLOSE: Transition(sources=(*AT_THE_DESK, State.REFUSED), target=State.CLOSED),
+    Move.REFUSE: Transition(
+        sources=(State.REPORTED, State.ACCEPTED, State.IN_REPAIR, *AT_THE_DESK), target=State.REFUSED
+    ),
 }
 
 
@@ -122,19 +124,19 @@ _NOT_VALIDATED: Final[Mapping[Validation, str]] = {
 }
 
 
-def possible(state: State) -> tuple[Verb, ...]:
-    """The verbs that are possible in a state, in the order of ``Verb``."""
-    return tuple(verb for verb, move in MOVES.items() if state in move.sources)
+def possible(state: State) -> tuple[Move, ...]:
+    """The moves that are possible in a state, in the order of ``Move``."""
+    return tuple(move for move, transition in TRANSITIONS.items() if state in transition.sources)
 
 
-def refusal(state: State, verb: Verb, validation: Validation) -> reasons.Reason | None:
-    """The reason why the verb is not possible now; None if it is. ``validation`` matters to ``close`` only."""
-    if state not in MOVES[verb].sources:
+def refusal(state: State, move: Move, validation: Validation) -> reasons.Reason | None:
+    """The reason why the move is not possible now; None if it is. ``validation`` matters to ``close`` only."""
+    if state not in TRANSITIONS[move].sources:
         known = ", ".join(possible(state))
         if not known:
             return reasons.of("repair_closed_already")
-        return reasons.of("repair_verb_not_now", verb=verb.value, state=state.value, possible=known)
-    if verb is Verb.CLOSE and validation is not Validation.PASSED:
+        return reasons.of("repair_verb_not_now", verb=move.value, state=state.value, possible=known)
+    if move is Move.CLOSE and validation is not Validation.PASSED:
         return reasons.of(_NOT_VALIDATED[validation])
     return None
 

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 from kcover import reasons
-from kcover.machines.repairs import OPEN, State, Verb
+from kcover.machines.repairs import OPEN, Move, State
 
 MAX_DUE_DAYS: Final = 365  # a vendor cannot silence a reminder for longer
 PLANS: Final = frozenset({"ticket", "due", "assignee", "part", "action"})
@@ -32,22 +32,22 @@ class VendorEvent(StrEnum):
 class Scope:
     """One event: the states in which it is possible, the details that it may give, and whether it needs a comment.
 
-    ``verb``: of the repair; None if its state stays.
+    ``move``: of the repair; None if its state stays.
     """
 
     sources: tuple[State, ...]
-    verb: Verb | None = None
+    move: Move | None = None
     details: frozenset[str] = frozenset()
     comment: bool = False
 
 
 SCOPES: Final[Mapping[VendorEvent, Scope]] = {
-    VendorEvent.ACCEPT: Scope(sources=(State.REPORTED,), verb=Verb.ACCEPT, details=PLANS),
-    VendorEvent.HAND_OVER: Scope(sources=(State.ACCEPTED,), verb=Verb.HAND_OVER, details=PLANS),
+    VendorEvent.ACCEPT: Scope(sources=(State.REPORTED,), move=Move.ACCEPT, details=PLANS),
+    VendorEvent.HAND_OVER: Scope(sources=(State.ACCEPTED,), move=Move.HAND_OVER, details=PLANS),
     VendorEvent.RETURN: Scope(
-        sources=(State.IN_REPAIR,), verb=Verb.RETURN, details=frozenset({"ticket", "part", "action", "machine"})
+        sources=(State.IN_REPAIR,), move=Move.RETURN, details=frozenset({"ticket", "part", "action", "machine"})
     ),
-    VendorEvent.REFUSE: Scope(sources=IN_HAND, verb=Verb.REFUSE, details=frozenset({"ticket"}), comment=True),
+    VendorEvent.REFUSE: Scope(sources=IN_HAND, move=Move.REFUSE, details=frozenset({"ticket"}), comment=True),
     VendorEvent.UPDATE: Scope(sources=IN_HAND, details=PLANS),
     VendorEvent.COMMENT: Scope(sources=OPEN, comment=True),
 }

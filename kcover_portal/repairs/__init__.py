@@ -1,5 +1,5 @@
 """The repair desk: repairs of machines and their parts, from the report to the proof that the machine is sound.
 
-Belongs here: rows of repairs, the verbs of people, repairs that the portal reports itself. Never here: the life cycle
+Belongs here: rows of repairs, the moves of people, repairs that the portal reports itself. Never here: the life cycle
 (``kcover.machines``), the checks that prove a machine sound (``checks``), and what is done to a node (``rescue``).
 """

@@ -96,8 +96,8 @@ class Repair(models.Model):
         return self.node or self.cluster
 
     @property
-    def verbs(self) -> tuple[repairs.Verb, ...]:
-        """The verbs that its state allows."""
+    def moves(self) -> tuple[repairs.Move, ...]:
+        """The moves that its state allows."""
         return repairs.possible(self.stage)
 
 

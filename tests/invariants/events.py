@@ -278,7 +278,7 @@ def repair_desk(bed: Bed, chance: random.Random) -> None:
         return
     row = chance.choice(rows)
     if chance.random() < 0.2:
-        handed_away.go_on(row, repairs.Verb.REFUSE, now=bed.now)
+        handed_away.go_on(row, repairs.Move.REFUSE, now=bed.now)
     elif chance.random() < 0.4:
         handed_away.validate(row, now=bed.now)
     else:

@@ -20,12 +20,12 @@ from tests.portal.rescue.other_system import OtherSystem
 SECRET = "shared"
 TAKES = (204, 500)  # answers of a system that has taken the order; after 500 nobody can be sure
 VERBS = {
-    repairs.State.REPORTED: repairs.Verb.ACCEPT,
-    repairs.State.REFUSED: repairs.Verb.CLOSE,
-    repairs.State.ACCEPTED: repairs.Verb.HAND_OVER,
-    repairs.State.IN_REPAIR: repairs.Verb.RETURN,
-    repairs.State.RETURNED: repairs.Verb.CLOSE,
-    repairs.State.VALIDATING: repairs.Verb.CLOSE,
+    repairs.State.REPORTED: repairs.Move.ACCEPT,
+    repairs.State.REFUSED: repairs.Move.CLOSE,
+    repairs.State.ACCEPTED: repairs.Move.HAND_OVER,
+    repairs.State.IN_REPAIR: repairs.Move.RETURN,
+    repairs.State.RETURNED: repairs.Move.CLOSE,
+    repairs.State.VALIDATING: repairs.Move.CLOSE,
 }
 
 
@@ -88,10 +88,10 @@ def _handover(rescue: Rescue) -> Step:
     return rescue.steps.filter(name="offline").latest("index")
 
 
-def go_on(row: Repair, verb: repairs.Verb, *, now: Any) -> None:
+def go_on(row: Repair, move: repairs.Move, *, now: Any) -> None:
     """A person takes a repair further, if it is possible now."""
     with contextlib.suppress(desk.RepairRefused):
-        desk.act(row, verb, actor="user:ann", reason="so", now=now)
+        desk.act(row, move, actor="user:ann", reason="so", now=now)
 
 
 def validate(row: Repair, *, now: Any) -> None:
@@ -113,4 +113,4 @@ def finish(away: HandedAway, *, chance: random.Random, now: Any) -> None:
         state = repairs.State(row.state)
         if state is repairs.State.RETURNED and chance.random() < 0.3:
             validate(row, now=now)
-        go_on(row, repairs.Verb.ACCEPT if state is repairs.State.REFUSED else VERBS[state], now=now)
+        go_on(row, repairs.Move.ACCEPT if state is repairs.State.REFUSED else VERBS[state], now=now)

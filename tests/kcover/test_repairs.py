@@ -1,4 +1,4 @@
-"""The life cycle of a repair: every verb in every state, the proof before the end, and when one needs attention."""
+"""The life cycle of a repair: every move in every state, the validation before the end, what needs attention."""
 
 import itertools
 from datetime import UTC, datetime, timedelta
@@ -6,34 +6,34 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from kcover.machines import repairs
-from kcover.machines.repairs import State, Validation, Verb
+from kcover.machines.repairs import Move, State, Validation
 
 NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 ALLOWED = {
-    (Verb.ACCEPT, State.REPORTED): State.ACCEPTED,
-    (Verb.ACCEPT, State.REFUSED): State.ACCEPTED,
-    (Verb.HAND_OVER, State.ACCEPTED): State.IN_REPAIR,
-    (Verb.RETURN, State.IN_REPAIR): State.RETURNED,
-    (Verb.CLOSE, State.RETURNED): State.CLOSED,
-    (Verb.CLOSE, State.VALIDATING): State.CLOSED,
-    (Verb.REFUSE, State.REPORTED): State.REFUSED,
-    (Verb.REFUSE, State.ACCEPTED): State.REFUSED,
-    (Verb.REFUSE, State.IN_REPAIR): State.REFUSED,
-    (Verb.REFUSE, State.RETURNED): State.REFUSED,
-    (Verb.REFUSE, State.VALIDATING): State.REFUSED,
-    (Verb.CLOSE, State.REFUSED): State.CLOSED,
+    (Move.ACCEPT, State.REPORTED): State.ACCEPTED,
+    (Move.ACCEPT, State.REFUSED): State.ACCEPTED,
+    (Move.HAND_OVER, State.ACCEPTED): State.IN_REPAIR,
+    (Move.RETURN, State.IN_REPAIR): State.RETURNED,
+    (Move.CLOSE, State.RETURNED): State.CLOSED,
+    (Move.CLOSE, State.VALIDATING): State.CLOSED,
+    (Move.REFUSE, State.REPORTED): State.REFUSED,
+    (Move.REFUSE, State.ACCEPTED): State.REFUSED,
+    (Move.REFUSE, State.IN_REPAIR): State.REFUSED,
+    (Move.REFUSE, State.RETURNED): State.REFUSED,
+    (Move.REFUSE, State.VALIDATING): State.REFUSED,
+    (Move.CLOSE, State.REFUSED): State.CLOSED,
 }
 
 
-@pytest.mark.parametrize(("verb", "state"), list(itertools.product(Verb, State)))
-def test_every_move_in_every_state(verb: Verb, state: State) -> None:
-    refusal = repairs.refusal(state, verb, Validation.PASSED)
-    assert (refusal is None) == ((verb, state) in ALLOWED)
-    assert (verb in repairs.possible(state)) == (refusal is None)
+@pytest.mark.parametrize(("move", "state"), list(itertools.product(Move, State)))
+def test_every_move_in_every_state(move: Move, state: State) -> None:
+    refusal = repairs.refusal(state, move, Validation.PASSED)
+    assert (refusal is None) == ((move, state) in ALLOWED)
+    assert (move in repairs.possible(state)) == (refusal is None)
     if refusal is None:
-        target = repairs.MOVES[verb].target
-        assert target == ALLOWED[verb, state]
+        target = repairs.TRANSITIONS[move].target
+        assert target == ALLOWED[move, state]
         assert target in repairs.REPAIR[state]
     else:
         assert refusal.code == ("repair_closed_already" if state is State.CLOSED else "repair_verb_not_now")
@@ -42,7 +42,7 @@ def test_every_move_in_every_state(verb: Verb, state: State) -> None:
 
 @pytest.mark.parametrize(("state", "validation"), list(itertools.product(repairs.AT_THE_DESK, Validation)))
 def test_only_a_passed_validation_closes_a_repair(state: State, validation: Validation) -> None:
-    refusal = repairs.refusal(state, Verb.CLOSE, validation)
+    refusal = repairs.refusal(state, Move.CLOSE, validation)
     codes = {
         Validation.MISSING: "repair_not_validated",
         Validation.RUNNING: "repair_validation_runs",
@@ -52,10 +52,10 @@ def test_only_a_passed_validation_closes_a_repair(state: State, validation: Vali
     assert (refusal.code if refusal else None) == codes.get(validation)
 
 
-@pytest.mark.parametrize(("verb", "state", "validation"), list(itertools.product(Verb, State, Validation)))
-def test_other_moves_ignore_the_validation(verb: Verb, state: State, validation: Validation) -> None:
-    if verb is not Verb.CLOSE:
-        assert repairs.refusal(state, verb, validation) == repairs.refusal(state, verb, Validation.PASSED)
+@pytest.mark.parametrize(("move", "state", "validation"), list(itertools.product(Move, State, Validation)))
+def test_other_moves_ignore_the_validation(move: Move, state: State, validation: Validation) -> None:
+    if move is not Move.CLOSE:
+        assert repairs.refusal(state, move, validation) == repairs.refusal(state, move, Validation.PASSED)
 
 
 @pytest.mark.parametrize(("state", "validation"), list(itertools.product(State, Validation)))

@@ -1,4 +1,4 @@
-"""The forms of the repair desk: a new repair, a verb, a change of details."""
+"""The forms of the repair desk: a new repair, a move, a change of details."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime, tzinfo
@@ -7,7 +7,7 @@ from typing import Any, Final
 from django import forms
 from django.utils.translation import gettext as _, gettext_lazy
 
-from kcover.machines.repairs import Part, Terms, Verb
+from kcover.machines.repairs import Move, Part, Terms
 from kcover_portal.console import part_names
 from kcover_portal.console.forms import Act, widgets
 from kcover_portal.repairs.models import Repair
@@ -35,12 +35,12 @@ FIELDS: Final[Mapping[str, Callable[[], forms.Field]]] = {
         widget=forms.DateTimeInput(attrs={"class": "form-control", "type": "datetime-local"}, format=MINUTES),
     ),
 }
-OF_VERB: Final[Mapping[Verb, tuple[str, ...]]] = {
-    Verb.ACCEPT: ("assignee", "due"),
-    Verb.HAND_OVER: ("action", "assignee", "due"),
-    Verb.RETURN: ("action", "part_serial", "machine_serial", "assignee", "due"),
-    Verb.CLOSE: (),
-    Verb.REFUSE: (),
+OF_MOVE: Final[Mapping[Move, tuple[str, ...]]] = {
+    Move.ACCEPT: ("assignee", "due"),
+    Move.HAND_OVER: ("action", "assignee", "due"),
+    Move.RETURN: ("action", "part_serial", "machine_serial", "assignee", "due"),
+    Move.CLOSE: (),
+    Move.REFUSE: (),
 }
 OF_CHANGE: Final = tuple(name for name in FIELDS if name != "action")
 

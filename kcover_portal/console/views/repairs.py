@@ -69,11 +69,11 @@ def repair(request: Request, pk: int) -> HttpResponse:
         "need": _need(row, now=timezone.now()),
         "part_row": _part(request, row),
         "dates": [(label, getattr(row, f"{state}_at")) for state, label in Repair.State.choices],
-        "verbs": [verb.value for verb in row.verbs] if may else [],
+        "verbs": [move.value for move in row.moves] if may else [],
         "changes": may and row.state != Repair.State.CLOSED,
         "entries": list(entries[:MAX_HISTORY]),
         "evidence": evidence.numbers_of([row.rescue_id]).get(row.rescue_id, []) if row.rescue_id else [],
-        "validates": core.Verb.CLOSE in row.verbs and accounts.may(request.user, Verb.CHECK, row.cluster),
+        "validates": core.Move.CLOSE in row.moves and accounts.may(request.user, Verb.CHECK, row.cluster),
         "validate_query": f"?{forms.query(cluster=row.cluster.name, host=row.node_name)}",
     }
     return render(request, "console/pages/repair.html", context)
@@ -131,15 +131,15 @@ def change(request: Request, pk: int) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def act(request: Request, pk: int, verb: str) -> HttpResponse:
-    """Ask for a reason and what belongs to the verb (GET), then carry it out (POST)."""
-    if verb not in list(core.Verb):
+    """Ask for a reason and what belongs to the move (GET), then carry it out (POST)."""
+    if verb not in list(core.Move):
         raise Http404
-    row, wanted, look = _handled(request, pk), core.Verb(verb), action_labels.verb(verb)
+    row, wanted, look = _handled(request, pk), core.Move(verb), action_labels.verb(verb)
     initial = repair_forms.of(row)
     # The service stores the same where the person leaves these fields as they are.
-    if wanted is core.Verb.ACCEPT and (not row.assignee or row.assignee.startswith(core.ROLE_OWNER)):
+    if wanted is core.Move.ACCEPT and (not row.assignee or row.assignee.startswith(core.ROLE_OWNER)):
         initial["assignee"] = request.user.get_username()
-    if wanted is core.Verb.HAND_OVER:
+    if wanted is core.Move.HAND_OVER:
         initial["due"] = queries.due_by_terms(row.vendor, core.State.IN_REPAIR, now=timezone.now()) or row.due
 
     def do(form: RepairForm, actor: str, now: datetime) -> Repair:
@@ -148,7 +148,7 @@ def act(request: Request, pk: int, verb: str) -> HttpResponse:
     return _ask(
         request,
         do,
-        names=repair_forms.OF_VERB[wanted],
+        names=repair_forms.OF_MOVE[wanted],
         initial=initial,
         back=reverse("console:repair", args=(pk,)),
         address=reverse("console:repair-act", args=(pk, verb)),

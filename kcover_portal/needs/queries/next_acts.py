@@ -64,8 +64,8 @@ def _of_item(entry: Entry, item: Item, who: accounts.Principal) -> list[NextAct]
         case Need.JOB:
             return _of_order(item)
         case Need.REPAIR:
-            verbs = item.row.verbs
-            return [_same(f"repair_{verb}", Verb.HANDLE_REPAIRS, "repair-act", item.row.pk, verb) for verb in verbs]
+            moves = item.row.moves
+            return [_same(f"repair_{move}", Verb.HANDLE_REPAIRS, "repair-act", item.row.pk, move) for move in moves]
         case Need.PART:
             page = Route("part-review", (item.row.part_id, item.row.pk))
             rest = Route("part-review", (item.row.part_id,))

@@ -1,4 +1,4 @@
-"""Writes of repairs: reports, verbs, changes, and what the portal does by itself."""
+"""Writes of repairs: reports, moves, changes, and what the portal does by itself."""
 
 from kcover_portal.repairs.services import deliveries
 from kcover_portal.repairs.services.deliveries import DeliveryReused as DeliveryReused

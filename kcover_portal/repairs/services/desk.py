@@ -9,7 +9,7 @@ from django.db import transaction
 
 from kcover import actors, audit, reasons
 from kcover.machines import repairs
-from kcover.machines.repairs import Part, Validation, Verb
+from kcover.machines.repairs import Move, Part, Validation
 from kcover.reasons import Reason
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
@@ -84,30 +84,30 @@ def report(
 
 
 def act(
-    repair: Repair, verb: Verb, details: Mapping[str, Any] | None = None, *, actor: str, reason: str, now: datetime
+    repair: Repair, move: Move, details: Mapping[str, Any] | None = None, *, actor: str, reason: str, now: datetime
 ) -> Repair:
     """Takes a repair to its next state. ``details``: its assignee, due date and action, and the columns of its part.
 
-    Raises FieldError, and RepairRefused if the verb is not possible now.
+    Raises FieldError, and RepairRefused if the move is not possible now.
     """
     given = dict(details or {})
     _check(given, now=now)
     with transaction.atomic():
         row = moves.locked(repair.pk)
-        proof = proof_of(row) if verb is Verb.CLOSE else Proof(validation=Validation.MISSING)
-        if refusal := repairs.refusal(row.stage, verb, proof.validation):
+        proof = proof_of(row) if move is Move.CLOSE else Proof(validation=Validation.MISSING)
+        if refusal := repairs.refusal(row.stage, move, proof.validation):
             raise RepairRefused(refusal)
-        if verb is Verb.ACCEPT and not given.get("assignee"):  # somebody owns it from now on
+        if move is Move.ACCEPT and not given.get("assignee"):  # somebody owns it from now on
             a_role = row.assignee.startswith(repairs.ROLE_OWNER)
             given["assignee"] = actors.username(actor) if a_role else row.assignee or actors.username(actor)
-        if verb is Verb.HAND_OVER and "due" not in given:
+        if move is Move.HAND_OVER and "due" not in given:
             given["due"] = queries.due_by_terms(row.vendor, repairs.State.IN_REPAIR, now=now) or row.due
-        if verb is Verb.RETURN:
+        if move is Move.RETURN:
             given |= _removed(row, given)
-        if verb is Verb.REFUSE:  # it goes back to the role that opened it, which sets a new date
+        if move is Move.REFUSE:  # it goes back to the role that opened it, which sets a new date
             given |= {"assignee": _opener(row), "due": None}
         occasion = Occasion(actor=actor, reason=reason, because=proof.because, now=now)
-        moves.enter(row, repairs.MOVES[verb].target, occasion, given)
+        moves.enter(row, repairs.TRANSITIONS[move].target, occasion, given)
     return row
 
 

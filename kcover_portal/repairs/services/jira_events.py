@@ -108,11 +108,11 @@ def _carry_out(
     for event in vendor_events.towards(row.stage, target):
         if refusal := vendor_events.refusal(row.stage, event):
             raise moves.RepairRefused(refusal)
-        verb = SCOPES[event].verb
-        assert verb is not None  # towards() names only events that change the state
+        move = SCOPES[event].move
+        assert move is not None  # towards() names only events that change the state
         named = bool(webhook.assignee) and not webhook.assignee.startswith(repairs.ROLE_OWNER)
-        owner = {"assignee": webhook.assignee} if verb is repairs.Verb.ACCEPT and named else {}
-        row = desk.act(row, verb, owner, actor=actor, reason=said, now=now)
+        owner = {"assignee": webhook.assignee} if move is repairs.Move.ACCEPT and named else {}
+        row = desk.act(row, move, owner, actor=actor, reason=said, now=now)
         acts.append(event.value)
     return row, {"acts": acts}
 

@@ -149,7 +149,7 @@ def _check(event: Event, *, now: datetime) -> None:
             [FieldError(name, reasons.of("vendor_detail_surplus", event=event.event.value)) for name in surplus]
         )
     scope = vendor_events.SCOPES[event.event]
-    if (scope.comment or (scope.verb is None and not event.columns)) and not event.comment.strip():
+    if (scope.comment or (scope.move is None and not event.columns)) and not event.comment.strip():
         raise FieldError("comment", reasons.of("vendor_comment_missing", event=event.event.value))
     if str(event.details.get("assignee", "")).startswith(repairs.ROLE_OWNER):  # a vendor appoints no role of the portal
         raise FieldError("assignee", reasons.of("vendor_assignee_role", prefix=repairs.ROLE_OWNER))
@@ -169,9 +169,9 @@ def _carry_out(sink: Sink, event: Event, *, now: datetime) -> Repair:
         raise _unknown(sink, event)
     if refusal := vendor_events.refusal(repair.stage, event.event):
         raise moves.RepairRefused(refusal)
-    actor, verb = actors.vendor(sink.name), vendor_events.SCOPES[event.event].verb
-    if verb is not None:
-        return desk.act(repair, verb, event.columns, actor=actor, reason=event.reason, now=now)
+    actor, move = actors.vendor(sink.name), vendor_events.SCOPES[event.event].move
+    if move is not None:
+        return desk.act(repair, move, event.columns, actor=actor, reason=event.reason, now=now)
     if event.columns:
         return desk.change(repair, event.columns, actor=actor, reason=event.reason, now=now)
     entry = audit.RepairCommented(repair=repair.pk, node=repair.node_name, reason=event.reason)

@@ -7,7 +7,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from kcover.machines.repairs import Part, Verb
+from kcover.machines.repairs import Move, Part
 from kcover_portal import needs_person
 from kcover_portal.notify.models import OpenNeed
 from kcover_portal.notify.services import collect
@@ -148,7 +148,7 @@ def test_a_repair_that_is_late_is_on_the_first_page_and_announced(world: World, 
 
 
 def test_a_returned_machine_offers_its_validation(world: World, person: Person, repair: Repair) -> None:
-    for verb in (Verb.ACCEPT, Verb.HAND_OVER, Verb.RETURN):
+    for verb in (Move.ACCEPT, Move.HAND_OVER, Move.RETURN):
         services.act(repair, verb, actor="user:bo", reason="x", now=timezone.now())
     assert "/checks/validations/new/" in text(person("operator").get(f"/repairs/{repair.pk}/"))
 

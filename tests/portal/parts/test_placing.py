@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from kcover.machines import parts as core
-from kcover.machines.repairs import Part as RepairPart, Verb
+from kcover.machines.repairs import Move, Part as RepairPart
 from kcover_portal.fleet.models import Cluster, Hardware, Node
 from kcover_portal.fleet.services import parked_nodes
 from kcover_portal.ledger.models import Entry
@@ -129,18 +129,18 @@ def test_a_part_of_a_node_that_left_the_cluster(east: Cluster, now: datetime) ->
     assert Placement.objects.get(node_name="gpu-1").until == now + HOUR
 
 
-def a_repair(node: Node, now: datetime, *verbs: Verb, **returned: str) -> Repair:
+def a_repair(node: Node, now: datetime, *moves: Move, **returned: str) -> Repair:
     row = repairs.report(
         node, part=RepairPart(kind="gpu", serial="G0", slot="0"), actor="user:ann", reason="sparks", now=now
     )
-    for verb in verbs:
-        given = returned if verb is Verb.RETURN else {}
-        repairs.act(row, verb, given, actor="user:ann", reason="next", now=now + HOUR)
+    for move in moves:
+        given = returned if move is Move.RETURN else {}
+        repairs.act(row, move, given, actor="user:ann", reason="next", now=now + HOUR)
     row.refresh_from_db()
     return row
 
 
-RETURNED = (Verb.ACCEPT, Verb.HAND_OVER, Verb.RETURN)
+RETURNED = (Move.ACCEPT, Move.HAND_OVER, Move.RETURN)
 
 
 def test_a_board_that_a_provider_took_back_is_recognized_elsewhere(east: Cluster, west: Cluster, now: datetime) -> None:
@@ -154,11 +154,11 @@ def test_a_board_that_a_provider_took_back_is_recognized_elsewhere(east: Cluster
 
 
 @pytest.mark.parametrize(
-    ("verbs", "flag"), [((Verb.REFUSE,), "part_returned_of_repair"), ((Verb.ACCEPT,), "part_returned_of_repair")]
+    ("moves", "flag"), [((Move.REFUSE,), "part_returned_of_repair"), ((Move.ACCEPT,), "part_returned_of_repair")]
 )
-def test_a_part_whose_repair_did_not_prove_it(east: Cluster, now: datetime, verbs: tuple[Verb, ...], flag: str) -> None:
+def test_a_part_whose_repair_did_not_prove_it(east: Cluster, now: datetime, moves: tuple[Move, ...], flag: str) -> None:
     tell(east, {"gpu-1": inventory("G0")}, at=now)
-    a_repair(Node.objects.get(name="gpu-1"), now, *verbs)
+    a_repair(Node.objects.get(name="gpu-1"), now, *moves)
     tell(east, {"gpu-1": inventory()}, at=now + DAY)
     tell(east, {"gpu-1": inventory("", "G0")}, at=now + 2 * DAY)
     assert flags("G0") == []  # its own machine, whose repair is open

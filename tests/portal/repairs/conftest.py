@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kcover.machines.repairs import Part, Verb
+from kcover.machines.repairs import Move, Part
 from kcover_portal.checks.models import ValidatedNode, Validation
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.repairs import services
@@ -24,12 +24,12 @@ def node(db: None, now: datetime) -> Node:
 
 @pytest.fixture
 def report(node: Node, now: datetime) -> Report:
-    """Reports a repair of the node's GPU, and takes it as far as the given verbs lead."""
+    """Reports a repair of the node's GPU, and takes it as far as the given moves lead."""
 
-    def make(*verbs: Verb, **details: Any) -> Repair:
+    def make(*moves: Move, **details: Any) -> Repair:
         row = services.report(node, part=GPU, details=details, actor="user:ann", reason="it sparks", now=now)
-        for verb in verbs:
-            services.act(row, verb, actor="user:bob", reason=str(verb), now=now)
+        for move in moves:
+            services.act(row, move, actor="user:bob", reason=str(move), now=now)
         row.refresh_from_db()
         return row
 

@@ -9,7 +9,7 @@ from django.db import IntegrityError, transaction
 
 from kcover import audit
 from kcover.machines import repairs
-from kcover.machines.repairs import Part, State, Terms, Verb
+from kcover.machines.repairs import Move, Part, State, Terms
 from kcover_portal.checks.models import ValidatedNode
 from kcover_portal.fleet.models import Hardware, Node
 from kcover_portal.ledger.models import Entry
@@ -22,7 +22,7 @@ from tests.portal.repairs.conftest import GPU, Report, add_validation
 
 pytestmark = pytest.mark.django_db
 SECOND, HOUR, DAY = timedelta(seconds=1), timedelta(hours=1), timedelta(days=1)
-BACK = (Verb.ACCEPT, Verb.HAND_OVER, Verb.RETURN)
+BACK = (Move.ACCEPT, Move.HAND_OVER, Move.RETURN)
 
 
 def acts(repair: Repair) -> list[audit.Act]:
@@ -30,8 +30,8 @@ def acts(repair: Repair) -> list[audit.Act]:
     return [audit.from_entry(row) for row in rows]
 
 
-def act(repair: Repair, verb: Verb, *, now: datetime, **details: Any) -> Repair:
-    return services.act(repair, verb, details, actor="user:bob", reason="because", now=now)
+def act(repair: Repair, move: Move, *, now: datetime, **details: Any) -> Repair:
+    return services.act(repair, move, details, actor="user:bob", reason="because", now=now)
 
 
 def code(error: pytest.ExceptionInfo[Any]) -> str:
@@ -43,11 +43,11 @@ def test_a_repair_from_the_report_to_the_proof(report: Report, node: Node, now: 
     row = report(vendor="ACME", due=now + HOUR)
     assert (row.state, row.opened_by, row.assignee, row.reported_at) == ("reported", "user:ann", "", now)
     assert [reason.code for reason in row.reasons] == ["repair_reported_by_because"]
-    act(row, Verb.ACCEPT, now=now)
-    act(row, Verb.HAND_OVER, now=now, action="replace", assignee="rma@acme", due=now + 2 * HOUR)
-    act(row, Verb.RETURN, now=now + HOUR, part_serial="S-new")
+    act(row, Move.ACCEPT, now=now)
+    act(row, Move.HAND_OVER, now=now, action="replace", assignee="rma@acme", due=now + 2 * HOUR)
+    act(row, Move.RETURN, now=now + HOUR, part_serial="S-new")
     add_validation(node, at=now + HOUR)
-    closed = act(row, Verb.CLOSE, now=now + 2 * HOUR)
+    closed = act(row, Move.CLOSE, now=now + 2 * HOUR)
     assert (closed.state, closed.part.serial, closed.action) == ("closed", "S-new", "replace")
     row.refresh_from_db()
     assert (row.assignee, row.due, row.closed_at) == ("rma@acme", now + 2 * HOUR, now + 2 * HOUR)
@@ -68,20 +68,20 @@ def test_a_repair_from_the_report_to_the_proof(report: Report, node: Node, now: 
 
 
 @pytest.mark.parametrize("state", State)
-@pytest.mark.parametrize("verb", Verb)
+@pytest.mark.parametrize("move", Move)
 def test_a_move_changes_a_row_only_where_the_life_cycle_allows_it(
-    report: Report, node: Node, now: datetime, verb: Verb, state: State
+    report: Report, node: Node, now: datetime, move: Move, state: State
 ) -> None:
     row = report()
     Repair.objects.filter(pk=row.pk).update(state=state, returned_at=now, refused_at=now)
     add_validation(node, at=now)
     before = Entry.objects.count()
-    if verb in repairs.possible(state):
-        assert act(row, verb, now=now).stage is repairs.MOVES[verb].target
+    if move in repairs.possible(state):
+        assert act(row, move, now=now).stage is repairs.TRANSITIONS[move].target
         assert Entry.objects.count() == before + 1
     else:
         with pytest.raises(services.RepairRefused):
-            act(row, verb, now=now)
+            act(row, move, now=now)
         row.refresh_from_db()
         assert (row.stage, Entry.objects.count()) == (state, before)
 
@@ -103,11 +103,11 @@ def test_a_validation_since_the_return_is_the_proof(
     add_validation(node, at=now, state=found)
     if refusal is None:
         with transaction.atomic():
-            assert act(row, Verb.CLOSE, now=now).state == "closed"
+            assert act(row, Move.CLOSE, now=now).state == "closed"
             transaction.set_rollback(True)
     else:
         with pytest.raises(services.RepairRefused) as error:
-            act(row, Verb.CLOSE, now=now)
+            act(row, Move.CLOSE, now=now)
         assert code(error) == refusal
     services.look_at_validations(now=now)
     assert services.look_at_validations(now=now) == 0
@@ -121,7 +121,7 @@ def test_earlier_and_foreign_validations_are_no_proof(report: Report, node: Node
     add_validation(add_node(node.cluster, "gpu-2", now), at=now)
     ValidatedNode.objects.filter(pk=add_validation(node, at=now).nodes.get().pk).update(machine="another")
     with pytest.raises(services.RepairRefused) as error:
-        act(row, Verb.CLOSE, now=now)
+        act(row, Move.CLOSE, now=now)
     assert code(error) == "repair_not_validated"
 
 
@@ -130,7 +130,7 @@ def test_a_later_validation_that_passes_does_not_undo_a_failure(report: Report, 
     add_validation(node, at=now, state="failed")
     add_validation(node, at=now + HOUR)
     with pytest.raises(services.RepairRefused) as error:
-        act(row, Verb.CLOSE, now=now + HOUR)
+        act(row, Move.CLOSE, now=now + HOUR)
     assert code(error) == "repair_validation_failed"
 
 
@@ -142,10 +142,10 @@ def test_a_failed_machine_is_repaired_again(report: Report, node: Node, now: dat
     assert isinstance(moved, audit.RepairMoved)
     assert (moved.state, moved.because.code if moved.because else "") == (State.ACCEPTED, "repair_failed_validation")
     later = now + HOUR
-    for verb in (Verb.HAND_OVER, Verb.RETURN):
-        act(row, verb, now=later)
+    for move in (Move.HAND_OVER, Move.RETURN):
+        act(row, move, now=later)
     add_validation(node, at=later)
-    assert act(row, Verb.CLOSE, now=later).state == "closed"
+    assert act(row, Move.CLOSE, now=later).state == "closed"
 
 
 def test_a_machine_that_is_gone_is_never_proved(report: Report, node: Node, now: datetime) -> None:
@@ -155,32 +155,32 @@ def test_a_machine_that_is_gone_is_never_proved(report: Report, node: Node, now:
     row.refresh_from_db()
     assert (row.node, row.node_name) == (None, "gpu-1")
     with pytest.raises(services.RepairRefused):
-        act(row, Verb.CLOSE, now=now)
+        act(row, Move.CLOSE, now=now)
     assert services.look_at_validations(now=now) == 0
 
 
 def test_accepting_a_repair_makes_the_actor_its_owner_unless_one_is_named(report: Report, now: datetime) -> None:
     row = report()
-    assert act(row, Verb.ACCEPT, now=now).assignee == "bob"
-    refused = act(row, Verb.REFUSE, now=now)
+    assert act(row, Move.ACCEPT, now=now).assignee == "bob"
+    refused = act(row, Move.REFUSE, now=now)
     assert (refused.state, refused.assignee, refused.due) == ("refused", "ann", None)
-    assert act(row, Verb.ACCEPT, now=now).assignee == "ann"
+    assert act(row, Move.ACCEPT, now=now).assignee == "ann"
 
 
 def test_a_refused_repair_of_the_portal_has_no_assignee(node: Node, now: datetime) -> None:
     row = services.report(node, part=GPU, details={"assignee": "cy"}, actor="system", now=now)
-    assert act(row, Verb.REFUSE, now=now).assignee == ""
+    assert act(row, Move.REFUSE, now=now).assignee == ""
 
 
 def test_a_refusal_takes_the_action_and_hands_the_repair_back(report: Report, now: datetime) -> None:
-    refused = act(report(), Verb.REFUSE, now=now, action="reseated", assignee="cy")
+    refused = act(report(), Move.REFUSE, now=now, action="reseated", assignee="cy")
     assert (refused.action, refused.assignee, refused.due) == ("reseated", "ann", None)
 
 
 def test_a_date_that_no_calendar_shows_is_refused(report: Report, now: datetime) -> None:
     for due in (datetime(9999, 12, 31, 23, 59, tzinfo=UTC), now.replace(year=now.year + 11)):
         with pytest.raises(FieldError) as error:
-            act(report(), Verb.ACCEPT, now=now, due=due)
+            act(report(), Move.ACCEPT, now=now, due=due)
         assert (code(error), error.value.field) == ("repair_due_far", "due")
         Repair.objects.all().delete()
 
@@ -264,7 +264,7 @@ def test_the_condition_and_the_reason_agree_row_by_row(node: Node, now: datetime
 
 
 def test_a_refused_repair_of_a_removed_node_needs_no_person(report: Report, node: Node, now: datetime) -> None:
-    row = report(Verb.REFUSE)
+    row = report(Move.REFUSE)
     later = now + repairs.UNATTENDED_AFTER
     assert queries.left_to_people(now=later).exists()
     Node.objects.update(gone_at=now)
@@ -279,16 +279,16 @@ def test_the_terms_of_a_vendor_are_the_date_of_its_repairs(report: Report, node:
     assert Entry.objects.filter(verb="vendor_terms.changed", cluster="").count() == 1
     row = report(vendor="ACME")
     assert row.due == now + 2 * DAY
-    assert act(row, Verb.ACCEPT, now=now).due == now + 2 * DAY
-    assert act(row, Verb.HAND_OVER, now=now + DAY).due == now + 15 * DAY
+    assert act(row, Move.ACCEPT, now=now).due == now + 2 * DAY
+    assert act(row, Move.HAND_OVER, now=now + DAY).due == now + 15 * DAY
     other = services.report(node, part=Part(kind="nic"), details={"vendor": "B"}, actor="user:ann", now=now)
     assert other.due is None
     own = services.report(
         node, part=Part(kind="disk"), details={"vendor": "ACME", "due": now + HOUR}, actor="user:ann", now=now
     )
     assert own.due == now + HOUR
-    act(own, Verb.ACCEPT, now=now)
-    assert act(own, Verb.HAND_OVER, now=now, due=None).due is None
+    act(own, Move.ACCEPT, now=now)
+    assert act(own, Move.HAND_OVER, now=now, due=None).due is None
     assert services.set_terms("ACME", Terms(), actor="user:ann", reason="over", now=now) is None
     assert not VendorTerms.objects.exists()
 
@@ -322,11 +322,11 @@ def test_a_machine_that_cannot_be_proved_goes_back_and_closes_with_a_later_proof
 ) -> None:
     row = report(*BACK)
     add_validation(node, at=now)
-    act(row, Verb.REFUSE, now=now + HOUR)
+    act(row, Move.REFUSE, now=now + HOUR)
     with pytest.raises(services.RepairRefused):  # the proof is older than the refusal
-        act(row, Verb.CLOSE, now=now + HOUR)
+        act(row, Move.CLOSE, now=now + HOUR)
     add_validation(node, at=now + HOUR)
-    assert act(row, Verb.CLOSE, now=now + HOUR).state == "closed"
+    assert act(row, Move.CLOSE, now=now + HOUR).state == "closed"
 
 
 @pytest.fixture
@@ -343,10 +343,10 @@ def test_only_a_validation_of_the_same_machine_closes_a_repair(known: Node, repo
     add_validation(known, at=now + HOUR, serial="M2", state="failed")
     assert services.look_at_validations(now=now + HOUR) == 0
     with pytest.raises(services.RepairRefused) as error:
-        act(row, Verb.CLOSE, now=now + 2 * HOUR)
+        act(row, Move.CLOSE, now=now + 2 * HOUR)
     assert code(error) == "repair_other_machine"
     add_validation(known, at=now + 2 * HOUR, serial="M1")
-    act(row, Verb.CLOSE, now=now + 3 * HOUR)
+    act(row, Move.CLOSE, now=now + 3 * HOUR)
     assert acts(row)[-1].because.parts[0].code == "repair_validation_passed"  # type: ignore[attr-defined]
 
 
@@ -364,17 +364,17 @@ def test_a_machine_that_only_vouches_for_itself_asks_for_a_pair_test(
 ) -> None:
     row = report(*BACK)
     add_validation(known, at=now + HOUR, serial="M1").nodes.update(nccl=nccl)
-    act(row, Verb.CLOSE, now=now + 2 * HOUR)
+    act(row, Move.CLOSE, now=now + 2 * HOUR)
     because = acts(row)[-1].because  # type: ignore[attr-defined]
     assert ("repair_without_pair_test" in [part.code for part in because.parts]) is asks
 
 
 def test_a_machine_that_the_vendor_exchanged(known: Node, now: datetime) -> None:
     row = services.report(known, part=Part(), actor="user:ann", reason="dead", now=now)
-    for verb in BACK:
-        act(row, verb, now=now, **({"machine_serial": "M2"} if verb is Verb.RETURN else {}))
+    for move in BACK:
+        act(row, move, now=now, **({"machine_serial": "M2"} if move is Move.RETURN else {}))
     add_validation(known, at=now + HOUR, serial="M2")
-    closed = act(row, Verb.CLOSE, now=now + 2 * HOUR)
+    closed = act(row, Move.CLOSE, now=now + 2 * HOUR)
     assert (closed.machine_serial, closed.removed_serial) == ("M2", "M1")
 
 
@@ -385,8 +385,8 @@ def test_with_an_unknown_number_the_name_of_the_node_counts(
     row = services.report(
         known, part=Part(), details={"machine_serial": given}, actor="user:ann", reason="dead", now=now
     )
-    for verb in BACK:
-        act(row, verb, now=now)
+    for move in BACK:
+        act(row, move, now=now)
     add_validation(known, at=now + HOUR, serial=validated)
-    act(row, Verb.CLOSE, now=now + 2 * HOUR)
+    act(row, Move.CLOSE, now=now + 2 * HOUR)
     assert acts(row)[-1].because.parts[0].code == "repair_passed_by_name"  # type: ignore[attr-defined]

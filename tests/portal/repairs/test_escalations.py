@@ -8,7 +8,7 @@ import pytest
 from django.utils import timezone
 
 from kcover import reasons
-from kcover.machines.repairs import Part, Verb
+from kcover.machines.repairs import Move, Part
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.lib import doorbell
@@ -51,13 +51,13 @@ def test_a_fault_that_only_hands_can_repair(world: World) -> None:
     row = Repair.objects.get()
     assert (row.rescue, row.part, row.opened_by) == (called, Part(), "system")
     assert [reason.code for reason in row.reasons] == ["repair_of_rescue", "escalated"]
-    for verb in (Verb.ACCEPT, Verb.HAND_OVER, Verb.RETURN):
-        services.act(row, verb, actor="user:ann", reason="go on", now=timezone.now())
+    for move in (Move.ACCEPT, Move.HAND_OVER, Move.RETURN):
+        services.act(row, move, actor="user:ann", reason="go on", now=timezone.now())
     add_validation(world.node(), at=timezone.now() + timedelta(seconds=1))
     tasks.sweep()
     row.refresh_from_db()
     assert row.state == "validating"
-    services.act(row, Verb.CLOSE, actor="user:ann", reason="sound", now=timezone.now())
+    services.act(row, Move.CLOSE, actor="user:ann", reason="sound", now=timezone.now())
     tasks.sweep()
     assert Repair.objects.count() == 1
 

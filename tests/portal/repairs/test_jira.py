@@ -13,7 +13,7 @@ from django.test import Client
 from django.utils import timezone
 
 from kcover.machines import jira, repairs, vendor_events
-from kcover.machines.repairs import State, Verb
+from kcover.machines.repairs import Move, State
 from kcover_portal.api.v1.repairs import ticket_doors
 from kcover_portal.audit_stream import queries, services as sinks
 from kcover_portal.audit_stream.models import Issue, Sink
@@ -60,19 +60,19 @@ def why(sink: Sink) -> str:
 
 
 def close(row: Repair, node: Node, now: datetime) -> None:
-    services.act(row, Verb.RETURN, actor="user:bob", reason="back", now=now)
+    services.act(row, Move.RETURN, actor="user:bob", reason="back", now=now)
     add_validation(node, at=now + HOUR)
-    services.act(row, Verb.CLOSE, actor="user:bob", reason="proved", now=now + 2 * HOUR)
+    services.act(row, Move.CLOSE, actor="user:bob", reason="proved", now=now + 2 * HOUR)
 
 
 def test_an_issue_follows_a_repair_to_its_end(
     sink: Sink, server: JiraServer, node: Node, report: Report, now: datetime, settings
 ) -> None:
     settings.KCOVER_PUBLIC_URL = "https://portal.example"
-    row = report(Verb.ACCEPT, vendor="ACME")
+    row = report(Move.ACCEPT, vendor="ACME")
     assert deliver(sink, now) == 2
     assert services.note_keys(now=now) == 1
-    services.act(row, Verb.HAND_OVER, actor="user:bob", reason="with\n the courier", now=now)
+    services.act(row, Move.HAND_OVER, actor="user:bob", reason="with\n the courier", now=now)
     close(row, node, now)
     assert deliver(sink, now) == 4  # one is the ticket, which Jira knows
     [issue] = server.issues.values()
@@ -97,7 +97,7 @@ def test_an_issue_follows_a_repair_to_its_end(
 def test_a_lost_answer_does_nothing_twice(
     sink: Sink, server: JiraServer, node: Node, report: Report, now: datetime, call: str
 ) -> None:
-    row = report(Verb.ACCEPT, Verb.HAND_OVER)
+    row = report(Move.ACCEPT, Move.HAND_OVER)
     close(row, node, now)
     server.lost = {call}
     while deliver(sink, now):
@@ -137,7 +137,7 @@ def test_a_missing_transition_is_reported_and_delays_no_other_issue(
     sink: Sink, server: JiraServer, node: Node, report: Report, now: datetime
 ) -> None:
     server.offered = {"Start": "In Progress"}
-    close(report(Verb.ACCEPT, Verb.HAND_OVER), node, now)
+    close(report(Move.ACCEPT, Move.HAND_OVER), node, now)
     other = report()
     assert (deliver(sink, now), why(sink)) == (6, "")
     assert len(server.issues) == 2
@@ -155,7 +155,7 @@ def test_a_missing_transition_is_reported_and_delays_no_other_issue(
 
 
 def test_refusals_of_jira_are_shown_and_retried(sink: Sink, server: JiraServer, report: Report, now: datetime) -> None:
-    row = report(Verb.ACCEPT)
+    row = report(Move.ACCEPT)
     server.failures, server.headers = [429], {"Retry-After": "77"}
     assert deliver(sink, now) == 0
     sink.refresh_from_db()
@@ -165,7 +165,7 @@ def test_refusals_of_jira_are_shown_and_retried(sink: Sink, server: JiraServer, 
     assert "told by the test" in str(Sink.objects.get().why)
     assert (deliver(sink, now), len(server.issues)) == (2, 1)  # no wait: a refused creation created nothing
     del server.issues["OPS-1"]  # somebody deleted it
-    services.act(row, Verb.HAND_OVER, actor="user:bob", reason="gone", now=now)
+    services.act(row, Move.HAND_OVER, actor="user:bob", reason="gone", now=now)
     assert (deliver(sink, now), why(sink)) == (0, "jira_refused")
     assert (deliver(sink, now), list(server.issues)) == (1, ["OPS-1"])
     assert "State: in_repair" in jira.texts(server.issues["OPS-1"]["fields"]["description"])
@@ -174,11 +174,11 @@ def test_refusals_of_jira_are_shown_and_retried(sink: Sink, server: JiraServer, 
 def test_a_repair_that_ended_before_gets_no_issue(
     sink: Sink, server: JiraServer, node: Node, report: Report, now: datetime
 ) -> None:
-    row = report(Verb.ACCEPT, Verb.HAND_OVER)
-    services.act(row, Verb.RETURN, actor="user:bob", reason="back", now=now)
+    row = report(Move.ACCEPT, Move.HAND_OVER)
+    services.act(row, Move.RETURN, actor="user:bob", reason="back", now=now)
     sink.positions.create(topic="tickets", part="c1", number=4)
     add_validation(node, at=now + HOUR)
-    services.act(row, Verb.CLOSE, actor="user:bob", reason="proved", now=now + 2 * HOUR)
+    services.act(row, Move.CLOSE, actor="user:bob", reason="proved", now=now + 2 * HOUR)
     assert (deliver(sink, now), server.issues) == (1, {})
 
 
@@ -188,7 +188,7 @@ def test_a_vendor_that_loses_a_repair_has_its_issue_closed(
     sinks.SINKS.change(sink, {"options": {**OPTIONS, "vendors": "ACME"}}, actor="user:ada", reason="", now=now)
     row = report(vendor="ACME", assignee="ann")
     services.change(row, {"vendor": "Other", "assignee": "bo"}, actor="user:ann", reason="cheaper", now=now)
-    services.act(row, Verb.ACCEPT, actor="user:bob", reason="ours", now=now)
+    services.act(row, Move.ACCEPT, actor="user:bob", reason="ours", now=now)
     assert deliver(sink, now) == 3
     [issue] = server.issues.values()
     [told] = [jira.texts(comment) for comment in issue["comments"]]
@@ -276,7 +276,7 @@ def test_states_of_the_issue_become_acts_once_and_never_a_close(followed: Repair
     for state in ("Unmapped", "Won't do"):
         assert post(webhook(state, changelog={"items": [{"field": "summary"}]})).json()["acts"] == []
     assert problem(post(webhook("Won't do")), 409)["code"] == "repair_verb_not_now"
-    services.act(followed, Verb.CLOSE, actor="user:bob", reason="proved", now=timezone.now() + 2 * HOUR)
+    services.act(followed, Move.CLOSE, actor="user:bob", reason="proved", now=timezone.now() + 2 * HOUR)
     assert post(webhook("Done", at=timezone.now() - HOUR)).json()["state"] == "closed"
 
 
@@ -303,9 +303,9 @@ def test_every_path_of_states_is_one_of_possible_events() -> None:
                 if refused := vendor_events.refusal(now_in, event):
                     assert state in (State.REFUSED, State.RETURNED, State.VALIDATING), refused
                     break
-                verb = vendor_events.SCOPES[event].verb
-                assert verb is not None
-                now_in = repairs.MOVES[verb].target
+                move = vendor_events.SCOPES[event].move
+                assert move is not None
+                now_in = repairs.TRANSITIONS[move].target
             else:
                 assert now_in is target or list(State).index(state) > list(State).index(target) or state is State.CLOSED
 

@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from kcover import reasons
 from kcover.machines import mail_replies
-from kcover.machines.repairs import Verb
+from kcover.machines.repairs import Move
 from kcover.machines.vendor_events import VendorEvent
 from kcover_portal.accounts.models import FailedAttempts
 from kcover_portal.api.v1.repairs import ticket_doors
@@ -92,8 +92,8 @@ def subject_of(sink: Sink, row: Repair) -> str:
 def test_a_thread_of_mails_follows_a_repair_and_a_reply_answers(
     sink: Sink, mailbox: Mailbox, report: Report, now: datetime
 ) -> None:
-    row = report(Verb.REFUSE, vendor="ACME")
-    services.act(row, Verb.ACCEPT, actor="user:bob", reason="after\r\nBcc: x@y.example all", now=now)
+    row = report(Move.REFUSE, vendor="ACME")
+    services.act(row, Move.ACCEPT, actor="user:bob", reason="after\r\nBcc: x@y.example all", now=now)
     assert sinks.deliver(sink.pk, clock=lambda: now) == 3
     first, second, third = mails(mailbox)
     assert first["In-Reply-To"] is None

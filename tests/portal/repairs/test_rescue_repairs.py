@@ -7,7 +7,7 @@ import pytest
 from django.utils import timezone
 
 from kcover.machines import repairs
-from kcover.machines.repairs import Part, Verb
+from kcover.machines.repairs import Move, Part
 from kcover.nodes import node_stage
 from kcover_portal.fleet import services as fleet
 from kcover_portal.ledger.models import Entry
@@ -50,11 +50,11 @@ def opened(world: World) -> Repair:
 
 
 def close(world: World, row: Repair) -> None:
-    for verb in (Verb.ACCEPT, Verb.HAND_OVER, Verb.RETURN):
-        services.act(row, verb, actor="user:ann", reason="go on", now=timezone.now())
+    for move in (Move.ACCEPT, Move.HAND_OVER, Move.RETURN):
+        services.act(row, move, actor="user:ann", reason="go on", now=timezone.now())
     add_validation(world.node(), at=timezone.now() + timedelta(seconds=1))
     services.look_at_validations(now=timezone.now())
-    services.act(row, Verb.CLOSE, actor="user:ann", reason="sound", now=timezone.now())
+    services.act(row, Move.CLOSE, actor="user:ann", reason="sound", now=timezone.now())
 
 
 def test_inv_52_the_node_stays_isolated_until_the_repair_is_closed(world: World) -> None:

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import pytest
 from django.core.management import call_command
 
-from kcover.machines.repairs import Verb
+from kcover.machines.repairs import Move
 from kcover_portal.audit_stream import services as sinks
 from kcover_portal.audit_stream.models import Sink
 from kcover_portal.fleet.models import Hardware, Node
@@ -39,13 +39,13 @@ def sink(web: Receiver, db: None, now: datetime) -> Sink:
 def test_a_ticket_system_follows_a_repair(sink: Sink, web: Receiver, node: Node, report: Report, now: datetime) -> None:
     Hardware.objects.create(node=node, machine_serial="M1", changed_at=now)
     Node.objects.filter(pk=node.pk).update(labels={"topology.kubernetes.io/rack": "r7"})
-    row = report(Verb.ACCEPT, Verb.HAND_OVER, vendor="ACME", ticket="RMA-7")
+    row = report(Move.ACCEPT, Move.HAND_OVER, vendor="ACME", ticket="RMA-7")
     services.change(row, {"queue": "rma"}, actor="user:ann", reason="agreed", now=now + HOUR)
     web.statuses = [503, 200]
     assert sinks.deliver(sink.pk, clock=lambda: now + HOUR) == 0
-    services.act(row, Verb.RETURN, {"part_serial": "S-new"}, actor="user:bob", reason="back", now=now + HOUR)
+    services.act(row, Move.RETURN, {"part_serial": "S-new"}, actor="user:bob", reason="back", now=now + HOUR)
     add_validation(node, at=now + 2 * HOUR, serial="M1")
-    services.act(row, Verb.CLOSE, actor="user:bob", reason="done", now=now + 3 * HOUR)
+    services.act(row, Move.CLOSE, actor="user:bob", reason="done", now=now + 3 * HOUR)
     assert sinks.deliver(sink.pk, clock=lambda: now + 4 * HOUR) == 6
     assert sinks.deliver(sink.pk, clock=lambda: now + 5 * HOUR) == 0
 
@@ -78,7 +78,7 @@ def test_a_ticket_system_follows_a_repair(sink: Sink, web: Receiver, node: Node,
 
 def test_a_sink_can_be_limited_to_vendors(sink: Sink, web: Receiver, report: Report, now: datetime) -> None:
     sinks.SINKS.change(sink, {"options": {"vendors": "ACME; Beta Inc."}}, actor="user:ada", reason="", now=now)
-    row = report(Verb.ACCEPT, vendor="Other", assignee="ann")
+    row = report(Move.ACCEPT, vendor="Other", assignee="ann")
     assert sinks.deliver(sink.pk, clock=lambda: now) == 2
     sink.refresh_from_db()
     assert (web.asked, sink.sent, sink.sent_at) == ([], 0, None)  # passed over, and not shown as received
@@ -92,7 +92,7 @@ def test_a_sink_can_be_limited_to_vendors(sink: Sink, web: Receiver, report: Rep
         ("update", "Beta Inc.", "ACME", "Beta Inc.-1", "ann", "moved"),
         ("withdraw", "", "Beta Inc.", "", "", ""),  # the last that Beta hears: nothing of the third
     ]
-    services.act(row, Verb.HAND_OVER, actor="user:bob", reason="gone", now=now)
+    services.act(row, Move.HAND_OVER, actor="user:bob", reason="gone", now=now)
     assert sinks.deliver(sink.pk, clock=lambda: now) == 1
     assert len(web.asked) == 1
     for given, field, code in (
@@ -111,9 +111,9 @@ def test_a_sink_is_added_by_a_command(db: None, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_numbers_of_a_cluster_have_no_gaps(report: Report, node: Node, now: datetime) -> None:
-    row = report(Verb.ACCEPT)
+    row = report(Move.ACCEPT)
     with pytest.raises(services.RepairRefused):
-        services.act(row, Verb.CLOSE, actor="user:bob", reason="x", now=now)
+        services.act(row, Move.CLOSE, actor="user:bob", reason="x", now=now)
     services.change(row, {}, actor="user:bob", reason="nothing", now=now)
-    services.act(row, Verb.REFUSE, actor="user:bob", reason="x", now=now)
+    services.act(row, Move.REFUSE, actor="user:bob", reason="x", now=now)
     assert list(TicketEvent.objects.values_list("cluster", "number")) == [("c1", 1), ("c1", 2), ("c1", 3)]

@@ -14,7 +14,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from kcover.machines.repairs import Verb
+from kcover.machines.repairs import Move
 from kcover.machines.vendor_events import SCOPES, VendorEvent
 from kcover_portal.accounts.models import AttemptCounter
 from kcover_portal.api.v1.repairs import ticket_doors, vendor_events as door
@@ -110,14 +110,14 @@ def test_a_vendor_takes_its_repair_from_the_report_to_the_return_and_no_further(
         ("update", "on its way"),
         ("update", "awaiting a board"),
     ]
-    services.act(row, Verb.CLOSE, actor="user:bob", reason="proved", now=timezone.now() + 2 * DAY)
+    services.act(row, Move.CLOSE, actor="user:bob", reason="proved", now=timezone.now() + 2 * DAY)
     assert problem(acme.send("comment", row.pk, comment="late"), 409)["code"] == "repair_closed_already"
 
 
 def test_no_event_closes_a_repair_or_takes_up_a_refused_one(acme: Vendor, report: Report) -> None:
-    assert Verb.CLOSE not in {scope.verb for scope in SCOPES.values()}
+    assert Move.CLOSE not in {scope.move for scope in SCOPES.values()}
     assert set(SCOPES) == set(VendorEvent)
-    row = report(Verb.REFUSE, vendor="ACME")
+    row = report(Move.REFUSE, vendor="ACME")
     for event in ("accept", "hand-over", "return", "update"):
         assert problem(acme.send(event, row.pk, ticket="x"), 409)["code"] == "repair_verb_not_now"
 
@@ -128,7 +128,7 @@ def test_a_repeated_delivery_gets_the_first_answer_and_changes_nothing(
     row = report(vendor="ACME")
     body = json.dumps({"delivery": "x", "event": "accept", "repair": row.pk}).encode()
     answers = [acme.post(body) for _ in range(2)]
-    services.act(row, Verb.HAND_OVER, actor="user:bob", reason="gone", now=timezone.now())
+    services.act(row, Move.HAND_OVER, actor="user:bob", reason="gone", now=timezone.now())
     answers.append(acme.post(body))
     assert [(one.status_code, one.json()["state"]) for one in answers] == [(200, "accepted")] * 3
     assert Entry.objects.filter(verb="repair.accepted").count() == 1

@@ -6,7 +6,7 @@ import pytest
 from django.utils import timezone
 
 from kcover import actors
-from kcover.machines.repairs import Part, Verb
+from kcover.machines.repairs import Move, Part
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.ledger.models import Entry
 from kcover_portal.repairs import services as repairs
@@ -58,10 +58,10 @@ def test_repaired_or_replaced_parts_do_not_count(east: Cluster) -> None:
     now = timezone.now()
     of = lemon(east, "gpu-1")
     (row,) = lemon_repairs.report_lemons(now=now)
-    repairs.act(row, Verb.REFUSE, actor="user:ann", reason="it is the rack", now=now)
+    repairs.act(row, Move.REFUSE, actor="user:ann", reason="it is the rack", now=now)
     assert reported(now) == []  # a refused one is open
     add_validation(of, at=now + HOUR)
-    repairs.act(row, Verb.CLOSE, actor="user:ann", reason="proved", now=now + HOUR)
+    repairs.act(row, Move.CLOSE, actor="user:ann", reason="proved", now=now + HOUR)
     healed(of, -HOUR * 5)  # one more fault, five in 56 days, one since the repair
     assert reported(now + DAY) == []
     for hours in (10, 15, 20):
@@ -78,7 +78,7 @@ def test_a_pass_is_bounded_and_waits_for_people(east: Cluster) -> None:
         lemon(east, f"gpu-{number}")
     assert [len(reported(now)) for _ in range(3)] == [5, 5, 0]
     first = Repair.objects.order_by("pk")[0]
-    repairs.act(first, Verb.ACCEPT, actor="user:ann", reason="ours", now=now)
+    repairs.act(first, Move.ACCEPT, actor="user:ann", reason="ours", now=now)
     repairs.report(Node.objects.get(name="gpu-12"), part=Part(kind="nic"), actor="user:ann", reason="x", now=now)
     assert len(reported(now)) == 1  # a person's own report takes no place
 

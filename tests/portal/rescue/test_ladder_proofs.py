@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from kcover.machines.repairs import Verb
+from kcover.machines.repairs import Move
 from kcover_portal.kube import port
 from kcover_portal.repairs import services as repairs
 from kcover_portal.repairs.models import Repair
@@ -45,11 +45,11 @@ def repaired() -> World:
     world.fault(62)
     goes_on(world, 5)
     row = Repair.objects.get()
-    for verb in (Verb.ACCEPT, Verb.HAND_OVER, Verb.RETURN):
+    for verb in (Move.ACCEPT, Move.HAND_OVER, Move.RETURN):
         repairs.act(row, verb, actor="user:ann", reason="go on", now=timezone.now())
     add_validation(world.node(), at=timezone.now())
     repairs.look_at_validations(now=timezone.now())
-    repairs.act(row, Verb.CLOSE, actor="user:ann", reason="sound", now=timezone.now())
+    repairs.act(row, Move.CLOSE, actor="user:ann", reason="sound", now=timezone.now())
     world.pass_time(60)
     goes_on(world, 12)
     return world

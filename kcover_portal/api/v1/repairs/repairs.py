@@ -1,4 +1,4 @@
-"""The repair desk: repairs of machines, and the verbs that take them from the report to the proof."""
+"""The repair desk: repairs of machines, and the moves that take them from the report to the passed validation."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -27,7 +27,7 @@ from kcover_portal.repairs import services
 from kcover_portal.repairs.filtersets import RepairFilter
 from kcover_portal.repairs.models import Repair, VendorTerms
 
-VERBS = [verb.value for verb in core.Verb]
+VERBS = [move.value for move in core.Move]
 KEY = OpenApiParameter(idempotency.HEADER, str, OpenApiParameter.HEADER)
 
 
@@ -60,7 +60,7 @@ class RepairSerializer(serializers.ModelSerializer[Repair]):
     part = PartSerializer(read_only=True)
     opened_because = serializers.ListField(child=serializers.CharField(), source="reasons", read_only=True)
     opened_because_reasons = ReasonSerializer(many=True, source="reasons", read_only=True)
-    verbs = serializers.ListField(child=serializers.CharField(), read_only=True)
+    verbs = serializers.ListField(child=serializers.CharField(), read_only=True, source="moves")
     evidence = serializers.SerializerMethodField(help_text="address of its rescue's evidence; null: no rescue")
 
     def get_evidence(self, row: Repair) -> str | None:
@@ -224,7 +224,7 @@ class RepairAct(base.ActionView):
         body = base.body_of(request, RepairVerbBody)
         reason = body.pop("reason")
         done = services.act(
-            row, core.Verb(verb), _columns(body), actor=accounts.actor(who), reason=reason, now=timezone.now()
+            row, core.Move(verb), _columns(body), actor=accounts.actor(who), reason=reason, now=timezone.now()
         )
         return Response(RepairSerializer(done).data)
 
