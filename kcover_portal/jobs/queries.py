@@ -235,7 +235,7 @@ def _views(cluster: Cluster, read: Iterable[_Read], *, now: datetime) -> Iterabl
             last_restart=restart.at if restart else None,
             because=(order.why if order else None) or (reasons.kept(restart.because) if restart else None),
             awaits_approval=order is not None and order.state == JobOrder.State.HELD and order.awaits_approval,
-            can_stop=job.known.stop is not port.Verb.NONE and not one.workload.queue,
+            can_stop=job.known.stop is not port.JobMethod.NONE and not one.workload.queue,
             avoid=tuple(avoid.get(key, ())),
         )
 

@@ -50,6 +50,7 @@ from kcover_portal.kube.values import (
     Evicted as Evicted,
     Eviction as Eviction,
     Gone as Gone,
+    JobMethod as JobMethod,
     JobSpec as JobSpec,
     JobState as JobState,
     LeaseClaim as LeaseClaim,
@@ -68,7 +69,6 @@ from kcover_portal.kube.values import (
     StatedCondition as StatedCondition,
     Taint as Taint,
     TokenIdentity as TokenIdentity,
-    Verb as Verb,
     Workload as Workload,
     WorkloadKind as WorkloadKind,
 )

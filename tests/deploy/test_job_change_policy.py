@@ -48,7 +48,7 @@ def test_changes_of_the_portal_are_admitted(kind: str) -> None:
     known, old = port.WORKLOADS[kind], made(kind)
     assert denials(old, patches.merge(old, {"metadata": {"labels": {NEEDS_RECOVERY: None}}})) == []
     assert denials(old, copy.deepcopy(old)) == []
-    if known.stop is port.Verb.SUSPEND:
+    if known.stop is port.JobMethod.SUSPEND:
         patch = workloads.suspension(known, uid="u")
         assert denials(old, patches.merge(old, patch)) == []
         bare = {**old, "spec": {key: one for key, one in old["spec"].items() if key != "runPolicy"}}
@@ -149,7 +149,7 @@ def test_other_changes_are_denied(kind: str) -> None:
         assert denials(old, new), number
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if port.WORKLOADS[kind].stop is port.Verb.SUSPEND])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if port.WORKLOADS[kind].stop is port.JobMethod.SUSPEND])
 def test_no_job_is_resumed(kind: str) -> None:
     known, running = port.WORKLOADS[kind], made(kind)
     suspended = patches.merge(running, workloads.suspension(known, uid="u"))

@@ -179,7 +179,7 @@ def obstacles(target: Target, action: str) -> Iterator[reasons.Reason]:
     elif workload.phase is port.Phase.SUSPENDED:
         yield reasons.of("job_suspended")
     elif action == JobOrder.Action.STOP:
-        if job.known.stop is port.Verb.NONE:
+        if job.known.stop is port.JobMethod.NONE:
             yield reasons.of("job_cannot_stop", kind=job.kind)
         elif workload.queue:
             yield reasons.of("job_in_queue", queue=workload.queue)

@@ -32,7 +32,7 @@ MAX_HOLD = timedelta(seconds=15)  # a guard may release at any time
 MAX_ATTEMPTS = 20
 EXCLUSION_TRIES = 2  # after which an order restarts the job without
 COMMAND_OBEYED = timedelta(seconds=30)  # a controller that took a Command has begun to end the pods by then
-COMMANDED = tuple(kind for kind, known in port.WORKLOADS.items() if known.restart is port.Verb.COMMAND)
+COMMANDED = tuple(kind for kind, known in port.WORKLOADS.items() if known.restart is port.JobMethod.COMMAND)
 MAX_BACK_OFF = timedelta(minutes=1)
 State = JobOrder.State
 

@@ -65,8 +65,8 @@ from kcover_portal.kube.values.workloads import (
     KUEUE_TAS_LABEL as KUEUE_TAS_LABEL,
     PROTECTED_LABEL as PROTECTED_LABEL,
     WORKLOADS as WORKLOADS,
+    JobMethod as JobMethod,
     Phase as Phase,
-    Verb as Verb,
     Workload as Workload,
     WorkloadKind as WorkloadKind,
 )

@@ -19,8 +19,8 @@ KUEUE_POD_GROUP_LABEL: Final = "kueue.x-k8s.io/pod-group-name"  # of pods that a
 KUEUE_TAS_LABEL: Final = "kueue.x-k8s.io/tas"  # of pods that Kueue's topology-aware scheduling assigned to nodes
 
 
-class Verb(StrEnum):
-    """The way in which a job is restarted or stopped."""
+class JobMethod(StrEnum):
+    """The method by which a job is restarted or stopped."""
 
     DELETE_PODS = "delete_pods"  # its controller creates them again
     COMMAND = "command"  # a Command of Volcano: single deletions could leave a gang below minAvailable
@@ -55,8 +55,8 @@ class WorkloadKind:
     pod_label: str
     served_as: str = ""
     named_by: tuple[str, ...] = ("metadata", "name")
-    restart: Verb = Verb.DELETE_PODS
-    stop: Verb = Verb.SUSPEND
+    restart: JobMethod = JobMethod.DELETE_PODS
+    stop: JobMethod = JobMethod.SUSPEND
     suspend: tuple[str, ...] = ("spec", "suspend")
     replicas: tuple[str, ...] = ()
     never_is_final: bool = False
@@ -133,7 +133,7 @@ def _kinds() -> Mapping[str, WorkloadKind]:
             version="v1",
             plural="leaderworkersets",
             pod_label=LWS_LABEL,
-            stop=Verb.NONE,
+            stop=JobMethod.NONE,
         ),
         WorkloadKind(
             kind="JobSet", group="jobset.x-k8s.io", version="v1alpha2", plural="jobsets", pod_label=JOBSET_LABEL
@@ -162,8 +162,8 @@ def _kinds() -> Mapping[str, WorkloadKind]:
             version="v1alpha1",
             plural="jobs",
             pod_label=VOLCANO_LABEL,
-            restart=Verb.COMMAND,
-            stop=Verb.COMMAND,
+            restart=JobMethod.COMMAND,
+            stop=JobMethod.COMMAND,
         ),
         WorkloadKind(
             kind="StatefulSet",
@@ -171,7 +171,7 @@ def _kinds() -> Mapping[str, WorkloadKind]:
             version="v1",
             plural="statefulsets",
             pod_label="",
-            stop=Verb.NONE,
+            stop=JobMethod.NONE,
             changed=False,  # whoever may change one may run any pod, and StatefulSets also belong to the cluster itself
         ),
     ]

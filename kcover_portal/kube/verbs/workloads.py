@@ -96,7 +96,7 @@ def changeable_kind(kind: str) -> values.WorkloadKind:
 
 def suspension(known: values.WorkloadKind, *, uid: str) -> dict[str, Any]:
     """Returns the merge patch that suspends a job. The uid in it makes the server refuse another job of that name."""
-    if known.stop is not values.Verb.SUSPEND:
+    if known.stop is not values.JobMethod.SUSPEND:
         raise errors.RefusedByServer(reasons.of("job_kind_not_suspended", kind=known.kind))
     return {"metadata": {"uid": uid}, **_nested(known.suspend)}
 

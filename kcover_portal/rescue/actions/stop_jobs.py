@@ -69,7 +69,7 @@ def _stop_all(context: Context) -> list[str]:
 
 
 def _may_stop(job: Job) -> bool:
-    return job.protected and job.known.stop is not port.Verb.NONE and not job.queue
+    return job.protected and job.known.stop is not port.JobMethod.NONE and not job.queue
 
 
 def _wait_for_end(context: Context, since: datetime) -> Outcome:

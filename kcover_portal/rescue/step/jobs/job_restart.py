@@ -97,7 +97,7 @@ class Restart:
     def make(self, cluster: port.Cluster, write: Write) -> None:
         """Restarts the job by the verb that its controller expects. Repeating it does nothing that was done before."""
         left = [pod for pod in training_jobs.pods_that_say_so(cluster, self.job) if self._is_doomed(pod)]
-        if self.job.known.restart is port.Verb.COMMAND:
+        if self.job.known.restart is port.JobMethod.COMMAND:
             if left and not any(pod.deleting for pod in left) and len(left) == len(self.pods):
                 self._command(cluster, write, "RestartJob")
             return
@@ -114,7 +114,7 @@ class Restart:
     def stop(self, cluster: port.Cluster, write: Write) -> None:
         """Suspends the job by the verb of its kind. Repeating it changes nothing."""
         job = self.job
-        if job.known.stop is port.Verb.COMMAND:
+        if job.known.stop is port.JobMethod.COMMAND:
             self._command(cluster, write, "AbortJob")
             return
         suspend = partial(cluster.suspend_workload, job.namespace, job.kind, job.name, uid=job.uid)
