@@ -30,7 +30,7 @@ from kcover.machines import machine_drivers, mail_replies
 from kcover.policy import document
 from kcover.preflight import bandwidth
 from kcover.sources import alertmanager, gpud, health_events, loki, pod_log, prometheus
-from kcover.sources.observation import Reading, Unreadable
+from kcover.sources.observation import ObservationBatch, Unreadable
 from kcover.validation import profiles
 from kcover.values import masked_addresses
 from kcover_portal.anchors import signed_heads
@@ -115,25 +115,25 @@ def _source(data: bytes) -> None:
     """The answers and requests of sources: everything that was read can be stored."""
     body = json.loads(data)
     query = loki.queries({})[0]
-    readers: tuple[Callable[[], Reading], ...] = (
+    readers: tuple[Callable[[], ObservationBatch], ...] = (
         lambda: alertmanager.read(body, now=NOW),
         lambda: health_events.read(body, content_type="application/json", headers={}, now=NOW),
         lambda: health_events.read(
             body, content_type="application/json", headers={}, maintenance_types=["maintenance"], now=NOW
         ),
-        lambda: loki.read(body, query, now=NOW).reading,
-        lambda: gpud.read(body, [], node="n", shown={}, now=NOW).reading,
-        lambda: gpud.read([], body, node="n", shown={}, now=NOW).reading,
-        lambda: prometheus.read(body, query=prometheus.DEFAULT_QUERY, before=prometheus.Before(), now=NOW).reading,
-        lambda: prometheus.read(body, query="up", before=prometheus.Before(), now=NOW).reading,
+        lambda: loki.read(body, query, now=NOW).batch,
+        lambda: gpud.read(body, [], node="n", shown={}, now=NOW).batch,
+        lambda: gpud.read([], body, node="n", shown={}, now=NOW).batch,
+        lambda: prometheus.read(body, query=prometheus.DEFAULT_QUERY, before=prometheus.Before(), now=NOW).batch,
+        lambda: prometheus.read(body, query="up", before=prometheus.Before(), now=NOW).batch,
     )
     for read in readers:
         with contextlib.suppress(Unreadable):
             _check_storable(read())
 
 
-def _check_storable(reading: Reading) -> None:
-    for one in reading.observations:
+def _check_storable(batch: ObservationBatch) -> None:
+    for one in batch.observations:
         assert "\0" not in f"{one.node}{one.code}{one.message}{one.advice}"
         one.key.encode()
 
@@ -143,7 +143,7 @@ def _pod_log(data: bytes) -> None:
     for is_cut in (False, True):
         page = pod_log.read(data, container, is_cut=is_cut, now=NOW)
         assert page.is_whole or page.last >= 0
-        _check_storable(page.reading)
+        _check_storable(page.batch)
 
 
 def _profile(data: bytes) -> None:

@@ -9,7 +9,7 @@ from kcover import reasons
 from kcover.faults.weight import Weight, is_of_monitor, of_xids, only, severity_of
 from kcover.notify.alertmanager import ALERT_LABEL, PORTAL_LABEL
 from kcover.sources import labels as series_labels, observation
-from kcover.sources.observation import Json, Observation, Reading, Rejected, Unreadable
+from kcover.sources.observation import Json, Observation, ObservationBatch, Rejected, Unreadable
 from kcover.values.quote import short_repr
 
 VERSION = "4"
@@ -35,7 +35,7 @@ _BROKEN: Final = re.compile(
 )
 
 
-def read(body: object, *, node_labels: Sequence[str] = NODE_LABELS, now: datetime) -> Reading:
+def read(body: object, *, node_labels: Sequence[str] = NODE_LABELS, now: datetime) -> ObservationBatch:
     """The alerts of a notification. Raises Unreadable if it is not one of version 4.
 
     A firing alert is a fault of kind ``alert``; a resolved one ends it. The first of ``node_labels`` that an alert has
@@ -61,7 +61,7 @@ def read(body: object, *, node_labels: Sequence[str] = NODE_LABELS, now: datetim
     # One of several Prometheus told the end, and another one still fires: it has not ended.
     early = [one.key for one in found if one.healthy and one.series in firing]
     seen = tuple(one for one in found if not (one.healthy and one.series in firing))
-    return Reading(observations=seen, rejected=tuple(rejected), ignored=(*own, *early))
+    return ObservationBatch(observations=seen, rejected=tuple(rejected), ignored=(*own, *early))
 
 
 def _sent_by_portal(alert: object) -> str:

@@ -13,7 +13,7 @@ from typing import Final, TypeGuard
 
 from kcover import reasons
 from kcover.sources import maintenance_notices, observation
-from kcover.sources.observation import Json, Observation, Reading, Rejected, Unreadable
+from kcover.sources.observation import Json, Observation, ObservationBatch, Rejected, Unreadable
 from kcover.values.quote import short_repr
 
 SOURCE: Final = "aws.health"
@@ -31,7 +31,7 @@ def is_event(body: object) -> TypeGuard[Json]:
     return isinstance(body, Mapping) and body.get("source") == SOURCE and "detail-type" in body
 
 
-def read(body: Json, *, now: datetime) -> Reading:
+def read(body: Json, *, now: datetime) -> ObservationBatch:
     """One observation for each affected instance. Raises Unreadable if the event as a whole cannot be read.
 
     A communication also goes to a backup region, with an ``id`` of its own:
@@ -50,16 +50,16 @@ def read(body: Json, *, now: datetime) -> Reading:
         raise Unreadable(f"detail/{error.path}", error.reason) from error
 
 
-def _read(detail: Json, key: str, *, at: datetime | None, now: datetime) -> Reading:
+def _read(detail: Json, key: str, *, at: datetime | None, now: datetime) -> ObservationBatch:
     category = observation.text(detail, "eventTypeCategory", most=40)
     start, end = _moment(detail, "startTime"), _moment(detail, "endTime")
     is_over = observation.text(detail, "statusCode", most=40) == CLOSED
     is_past = category == CHANGE and end is not None and end <= now and not is_over
     if observation.text(detail, "service", most=40) != SERVICE or category not in (CHANGE, ISSUE) or is_past:
-        return Reading(ignored=(key,))
+        return ObservationBatch(ignored=(key,))
     kind = observation.code(observation.text(detail, "eventTypeCode", most=200), "eventTypeCode")
     if kind.endswith(SUCCESS):
-        return Reading(ignored=(key,))
+        return ObservationBatch(ignored=(key,))
     code = maintenance_notices.CODE if category == CHANGE else kind
     message = maintenance_notices.window(start, end, f"{kind}: {_description(detail)}".removesuffix(": "))
     page = observation.text(detail, "page", most=20)
@@ -86,7 +86,9 @@ def _read(detail: Json, key: str, *, at: datetime | None, now: datetime) -> Read
                 seen_at=at,
             )
             found.append(seen)
-    return Reading(observations=tuple(found), rejected=tuple(rejected), ignored=() if found or rejected else (key,))
+    return ObservationBatch(
+        observations=tuple(found), rejected=tuple(rejected), ignored=() if found or rejected else (key,)
+    )
 
 
 def _entity(entity: object) -> tuple[str, str]:

@@ -16,7 +16,7 @@ from kcover.faults import nvlink5
 from kcover.faults.device import Device, named
 from kcover.faults.weight import Weight, is_of_monitor, named_xid, named_xids, of_xids, only
 from kcover.sources import observation
-from kcover.sources.observation import Json, Observation, Reading, Rejected, Unreadable
+from kcover.sources.observation import Json, Observation, ObservationBatch, Rejected, Unreadable
 from kcover.values.quote import short_repr
 from kcover.wire import fields
 
@@ -37,10 +37,10 @@ Shown = Mapping[str, str]  # component and name of a state that is not healthy -
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeReading:
+class NodeAnswer:
     """What the gpud of one node says, and what the next reading compares with: states, and short digests of all."""
 
-    reading: Reading
+    batch: ObservationBatch
     shown: Shown
     components: str
 
@@ -56,7 +56,7 @@ def read(
     read_at: datetime | None = None,
     is_booted: bool = False,
     now: datetime,
-) -> NodeReading:
+) -> NodeAnswer:
     """The states and events of a node's gpud. Raises Unreadable if an answer is not one of gpud.
 
     ``runtime``: the node's container runtime (``containerd``), "" if unknown; a component about another one is no fault
@@ -105,8 +105,8 @@ def read(
     found += [_passed(component, node=node, now=now) for component in sorted(over)]
     silent = [item for item in shown.items() if item[0].partition("\t")[0] not in reported - unread]
     kept = {**dict(silent[: MAX_SHOWN - len(current)]), **current}
-    reading = Reading(observations=tuple(found), rejected=tuple(rejected))
-    return NodeReading(reading=reading, shown=kept, components=" ".join(sorted(map(_digest, known))))
+    batch = ObservationBatch(observations=tuple(found), rejected=tuple(rejected))
+    return NodeAnswer(batch=batch, shown=kept, components=" ".join(sorted(map(_digest, known))))
 
 
 def _digest(key: str) -> str:

@@ -12,7 +12,7 @@ from kcover import reasons
 from kcover.faults.device import NONE
 from kcover.faults.weight import Weight, is_of_monitor, named_xids, of_xids, only
 from kcover.sources import aws_health, cloudevents, impacted, maintenance_notices, observation
-from kcover.sources.observation import Json, Observation, Reading, Rejected, Unreadable
+from kcover.sources.observation import Json, Observation, ObservationBatch, Rejected, Unreadable
 from kcover.values.quote import short_repr
 
 TYPE: Final = "com.nvidia.nvsentinel.health.v1"
@@ -54,7 +54,7 @@ def read(
     headers: Mapping[str, str],
     maintenance_types: Collection[str] = (),
     now: datetime,
-) -> Reading:
+) -> ObservationBatch:
     """The health events and maintenance notices of a request, or one event of AWS Health.
 
     ``maintenance_types``: the types of the notices. Raises Unreadable if the request as a whole is not one of
@@ -79,7 +79,7 @@ def read(
         found += seen
         if not seen:
             ignored.append(event.key)
-    return Reading(observations=tuple(found), rejected=tuple(rejected), ignored=tuple(ignored))
+    return ObservationBatch(observations=tuple(found), rejected=tuple(rejected), ignored=tuple(ignored))
 
 
 def _health_event(event: cloudevents.CloudEvent, path: str, *, now: datetime) -> list[Observation]:

@@ -16,7 +16,7 @@ from kcover.faults import driver_line, kernel_line, xid
 from kcover.faults.device import named
 from kcover.faults.weight import Weight
 from kcover.sources import labels as series_labels, log_lines, observation, told_lines
-from kcover.sources.observation import Json, Observation, Reading, Rejected, Unreadable
+from kcover.sources.observation import Json, Observation, ObservationBatch, Rejected, Unreadable
 from kcover.sources.told_lines import Unsupported
 from kcover.values.quote import short_repr, short_text
 from kcover.wire import fields
@@ -53,7 +53,7 @@ class Query:
 class Page:
     """An answer: what its lines say, how many there are, and the time of the last one in nanoseconds (0: no line)."""
 
-    reading: Reading
+    batch: ObservationBatch
     lines: int
     last: int
 
@@ -127,7 +127,7 @@ def read(
             if seen is not None:
                 found.append(seen)
     own = found if query.texts else told_lines.own(found, cards)
-    return Page(reading=Reading(observations=tuple(own), rejected=tuple(rejected)), lines=lines, last=last)
+    return Page(batch=ObservationBatch(observations=tuple(own), rejected=tuple(rejected)), lines=lines, last=last)
 
 
 def _numbered(index: int, values: Sequence[Any]) -> Iterator[tuple[str, Any]]:

@@ -77,8 +77,8 @@ class Observation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """The content of a request: observations in its order, rejected items, and items without any consequence."""
+class ObservationBatch:
+    """The content of a request or an answer: observations in order, rejected items, and items without consequence."""
 
     observations: tuple[Observation, ...] = ()
     rejected: tuple[Rejected, ...] = ()

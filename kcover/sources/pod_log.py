@@ -13,7 +13,7 @@ from kcover import reasons
 from kcover.faults import driver_line
 from kcover.faults.weight import Weight
 from kcover.sources import log_lines, observation
-from kcover.sources.observation import Observation, Reading, Rejected, Unreadable
+from kcover.sources.observation import Observation, ObservationBatch, Rejected, Unreadable
 from kcover.values.quote import short_repr
 from kcover.wire import fields
 
@@ -48,7 +48,7 @@ class Page:
     follows.
     """
 
-    reading: Reading
+    batch: ObservationBatch
     last: int
     is_whole: bool
 
@@ -75,7 +75,7 @@ def read(
     last = next((at for line in (half, *reversed(lines)) if (at := _time(line)) is not None), 0)
     lower = text.lower()
     if not any(one.lower() in lower for one in texts):
-        return Page(reading=Reading(), last=last, is_whole=not is_cut)
+        return Page(batch=ObservationBatch(), last=last, is_whole=not is_cut)
     found: list[Observation] = []
     rejected: list[Rejected] = []
     at = 0
@@ -92,7 +92,9 @@ def read(
         except Unreadable as error:
             if at > counted_until:
                 rejected.append(Rejected(container.path, error.reason))
-    return Page(reading=Reading(observations=tuple(found), rejected=tuple(rejected)), last=last, is_whole=not is_cut)
+    return Page(
+        batch=ObservationBatch(observations=tuple(found), rejected=tuple(rejected)), last=last, is_whole=not is_cut
+    )
 
 
 def _time(line: str) -> int | None:

@@ -17,7 +17,7 @@ from typing import Any, Final, Self
 from kcover import reasons
 from kcover.faults.device import UUID, Device, named
 from kcover.sources import alertmanager, labels as series_labels, observation
-from kcover.sources.observation import Json, Observation, Reading, Rejected, Unreadable
+from kcover.sources.observation import Json, Observation, ObservationBatch, Rejected, Unreadable
 from kcover.sources.prometheus_samples import MAX_SERIES, XID_METRIC, left_out, sample, shows_xids
 from kcover.values.quote import short_repr
 
@@ -81,10 +81,10 @@ class Before:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SeriesReading:
+class SeriesAnswer:
     """What an answer says, and what the next reading compares with. ``is_whole``: it lacks no series."""
 
-    reading: Reading
+    batch: ObservationBatch
     after: Before
     is_whole: bool
 
@@ -126,7 +126,7 @@ class _Series:
 
 def read(
     body: object, *, query: str, node_labels: Sequence[str] = NODE_LABELS, before: Before, now: datetime
-) -> SeriesReading:
+) -> SeriesAnswer:
     """The series of an answer. Raises Unreadable if it is not a vector."""
     found: list[Observation] = []
     rejected: list[Rejected] = []
@@ -184,8 +184,8 @@ def read(
         quiet={_digest(key) for key in keys if key not in current},
         gone={key: before.read_at(key).isoformat() for key in gone if key in current},
     )
-    reading = Reading(observations=tuple(found), rejected=tuple(rejected))
-    return SeriesReading(reading=reading, after=after, is_whole=not why)
+    batch = ObservationBatch(observations=tuple(found), rejected=tuple(rejected))
+    return SeriesAnswer(batch=batch, after=after, is_whole=not why)
 
 
 def _standing(before: Before, told: Collection[str], seen: Collection[str]) -> tuple[dict[str, str], list[str]]:

@@ -12,7 +12,7 @@ from typing import Final
 from kcover.faults.device import Device
 from kcover.faults.weight import Weight, of_xid
 from kcover.sources import settings
-from kcover.sources.observation import Observation, Reading
+from kcover.sources.observation import Observation, ObservationBatch
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents.models import Incident, Occurrence
 from kcover_portal.sources import services
@@ -86,7 +86,7 @@ def tell(bed: Bed, chance: random.Random) -> None:
 def _take(bed: Bed, kind: str, seen: Sequence[Observation]) -> list[Occurrence]:
     """The portal takes this from the source of the kind; returns the occurrences that it adds."""
     source, before = of_kind(bed.cluster, kind, now=bed.now), told_faults.Before.now()
-    intake.take(source, Reading(observations=tuple(seen)), now=bed.now)
+    intake.take(source, ObservationBatch(observations=tuple(seen)), now=bed.now)
     fresh = list(Occurrence.objects.filter(pk__gt=before.occurrence).select_related("node", "incident"))
     inventories = {name: at for name, (machine, at) in bed.inventories.items() if machine == bed.machines[name]}
     uuids = {

@@ -40,7 +40,7 @@ def read(query: str, *series: tuple[dict[str, str], str], before: prometheus.Bef
     ],
 )
 def test_the_value_of_a_function_is_no_xid(query: str, kind: str) -> None:
-    found = read(query, ({"gpu": "2", "err_code": "43"}, "79"), before=prometheus.Before()).reading
+    found = read(query, ({"gpu": "2", "err_code": "43"}, "79"), before=prometheus.Before()).batch
     assert [(one.kind, one.alias or one.code) for one in found.observations] == [(kind, 79 if kind == "xid" else 43)]
 
 
@@ -51,20 +51,20 @@ def test_a_second_xid_of_one_gpu_is_another_fault() -> None:
     both = (({**series, "xid": "43"}, "1"), ({**series, "xid": "79"}, "1"))
     later = NOW + timedelta(minutes=1)
     second = read(query, *both, before=first.after, at=later)
-    assert [(one.alias, one.weight) for one in first.reading.observations] == [(43, "program")]
-    assert [(one.alias, one.weight) for one in second.reading.observations] == [(79, "node")]
-    assert read(query, *both, before=second.after, at=later).reading.observations == ()
+    assert [(one.alias, one.weight) for one in first.batch.observations] == [(43, "program")]
+    assert [(one.alias, one.weight) for one in second.batch.observations] == [(79, "node")]
+    assert read(query, *both, before=second.after, at=later).batch.observations == ()
 
 
 def test_a_series_that_an_older_portal_reported_is_not_reported_again() -> None:
     query = "DCGM_EXP_XID_ERRORS_COUNT > 0"
     series = {"__name__": "DCGM_EXP_XID_ERRORS_COUNT", "gpu": "2", "xid": "43"}
     place = "gpu-1\tDCGM_EXP_XID_ERRORS_COUNT\tgpu 2"
-    assert read(query, (series, "1"), before=prometheus.Before(at=NOW, shown={place: "1"})).reading.observations == ()
+    assert read(query, (series, "1"), before=prometheus.Before(at=NOW, shown={place: "1"})).batch.observations == ()
 
 
 def test_a_blank_value_of_dcgm_is_rejected() -> None:
-    found = read(METRIC, ({"gpu": "2"}, "2147483632"), ({"gpu": "3"}, "79"), before=prometheus.Before()).reading
+    found = read(METRIC, ({"gpu": "2"}, "2147483632"), ({"gpu": "3"}, "79"), before=prometheus.Before()).batch
     assert [one.code for one in found.observations] == [79]
     assert [one.reason.code for one in found.rejected] == ["prometheus_xid"]
 

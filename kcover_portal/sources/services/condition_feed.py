@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from kcover import reasons
 from kcover.sources import conditions
-from kcover.sources.observation import Observation, Reading, is_of_check
+from kcover.sources.observation import Observation, ObservationBatch, is_of_check
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import storable_values
 from kcover_portal.incidents import queries as incidents
@@ -88,7 +88,7 @@ class ConditionFeed:
                 self._waiting.pop(node.name, None)
         seen += self._since_before.told_again(source, nodes, table, now=now)
         if of_consequence := self._of_consequence(seen, started, named, now=now):
-            take(source, Reading(observations=of_consequence), now=now)
+            take(source, ObservationBatch(observations=of_consequence), now=now)
 
     def _with_standing(
         self, node: port.Node, stated: Sequence[conditions.Condition], *, now: datetime

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from kcover import reasons
 from kcover.sources import kube_events, settings
-from kcover.sources.observation import Observation, Reading, Rejected, Unreadable
+from kcover.sources.observation import Observation, ObservationBatch, Rejected, Unreadable
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import storable_values
@@ -96,7 +96,7 @@ class EventFeed:
                 path = getattr(error, "path", "")
                 rejected.append(Rejected(f"{event.namespace}/{event.name}/{path}".rstrip("/"), error.reason))
         if found or rejected:
-            intake.take(source, Reading(observations=tuple(found), rejected=tuple(rejected)), now=now)
+            intake.take(source, ObservationBatch(observations=tuple(found), rejected=tuple(rejected)), now=now)
         self._carry_out(source, now=now)
 
     def _understand(self, source: Source, event: port.SeenEvent, found: list[Observation], *, now: datetime) -> None:
@@ -137,5 +137,5 @@ class EventFeed:
                     raise
                 except port.KubeError as error:  # about this namespace or job only
                     rejected = (Rejected(f"{order.namespace}/{order.pod}", kube_reasons.of(error)),)
-                intake.take(source, Reading(ignored=(order.key,), rejected=rejected), now=now)
+                intake.take(source, ObservationBatch(ignored=(order.key,), rejected=rejected), now=now)
             del self._orders[place]

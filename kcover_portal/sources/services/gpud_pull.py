@@ -37,7 +37,7 @@ NODES_PER_WRITE: Final = 64  # nodes whose answers are stored together
 MAX_TURN: Final = timedelta(seconds=20)
 TESTED: Final = 20  # nodes that a test asks
 
-Answer = gpud.NodeReading | reasons.Reason  # what the node says, or why it says nothing
+Answer = gpud.NodeAnswer | reasons.Reason  # what the node says, or why it says nothing
 State = dict[str, Any]
 
 
@@ -163,13 +163,13 @@ def _store(source: Source, nodes: Sequence[Node], answers: dict[str, Answer], st
             since = kept.get("since", state["since"])
             state["nodes"][name] = {**kept, "since": since, "why": answer.to_json()}
             continue
-        said.append(answer.reading)
+        said.append(answer.batch)
         shown = {"shown": answer.shown} if answer.shown else {}
         state["nodes"][name] = {"components": answer.components, "boot": boots[name], **shown}
     with transaction.atomic():
-        for reading in said:
-            if reading.observations or reading.rejected:
-                intake.take(source, reading, now=now)
+        for batch in said:
+            if batch.observations or batch.rejected:
+                intake.take(source, batch, now=now)
         pull_position.store(source, state)
 
 
@@ -192,7 +192,7 @@ def seen(source: Source, *, since: timedelta, now: datetime) -> int:
     """The number of faults that the first nodes show since then. Raises NotRead if none of them answers."""
     state = {"since": (now - since).isoformat(), "nodes": {}}
     answers = list(_ask_all(source, _nodes(source)[:TESTED], state, now=now).values())
-    readings = [answer.reading for answer in answers if not isinstance(answer, reasons.Reason)]
-    if answers and not readings:
+    batches = [answer.batch for answer in answers if not isinstance(answer, reasons.Reason)]
+    if answers and not batches:
         raise NotRead(next(answer for answer in answers if isinstance(answer, reasons.Reason)))
-    return sum(len(reading.observations) for reading in readings)
+    return sum(len(batch.observations) for batch in batches)

@@ -14,7 +14,7 @@ from django.db import transaction
 from kcover import reasons
 from kcover.faults import device
 from kcover.sources import hosts, maintenance_notices, settings
-from kcover.sources.observation import Observation, Reading, Rejected
+from kcover.sources.observation import Observation, ObservationBatch, Rejected
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.fleet.services import bulk_sql
 from kcover_portal.incidents import services as incidents
@@ -40,23 +40,25 @@ class IntakeResult:
 
 
 @transaction.atomic
-def take(source: Source, reading: Reading, *, counted_until: datetime | None = None, now: datetime) -> IntakeResult:
+def take(
+    source: Source, batch: ObservationBatch, *, counted_until: datetime | None = None, now: datetime
+) -> IntakeResult:
     """Stores what a source says. When this returns, everything accepted is durable.
 
     ``counted_until``: what is older has been read before, so that its unknown nodes are not counted again.
     """
-    reading = _with_nodes(source.cluster, reading)
-    told_of, several = nodes_told_of(source.cluster, reading)
+    batch = _with_nodes(source.cluster, batch)
+    told_of, several = nodes_told_of(source.cluster, batch)
     nodes = {node.name: node for node in told_of.values()}
-    rejected = [*reading.rejected]
+    rejected = [*batch.rejected]
     known = []
-    for one in reading.observations:
+    for one in batch.observations:
         node = told_of.get(one.node)
         if node is not None and not _is_of_earlier_host(one, node):
             known.append(one if one.node == node.name else replace(one, node=node.name))
         elif counted_until is None or one.seen_at is None or one.seen_at > counted_until:
             rejected.append(Rejected(one.path, _refusal(source.cluster, one, node, several.get(one.node, ()))))
-    fresh = _fresh(source, [*(one.key for one in known), *reading.ignored], now=now)
+    fresh = _fresh(source, [*(one.key for one in known), *batch.ignored], now=now)
     by_digest = {_digest(one.key): one for one in reversed(known)}  # of equal ones the first
     sent_first = [one for digest, one in reversed(by_digest.items()) if digest in fresh]
     new = told_series.without_repeats(source, sent_first)
@@ -68,35 +70,35 @@ def take(source: Source, reading: Reading, *, counted_until: datetime | None = N
     faults, passed = _split(source, new, nodes, told, now=now)
     if faults or passed:
         incidents.ingest_observed(source.name, faults, passed, now=now)
-    sent = len(known) + len(reading.ignored)
+    sent = len(known) + len(batch.ignored)
     accepted = len(fresh) + sum(1 for one in again if _digest(one.key) not in fresh) - of_peers
     taken = IntakeResult(accepted=accepted, stored=len(fresh), duplicates=sent - accepted, rejected=tuple(rejected))
     _note(source, taken, new, now=now)
     return taken
 
 
-def _with_nodes(cluster: Cluster, reading: Reading) -> Reading:
-    """The reading with the names of nodes that are known by their machine; of other machines nothing is stored."""
-    machines = {one.machine for one in reading.observations if one.machine}
+def _with_nodes(cluster: Cluster, batch: ObservationBatch) -> ObservationBatch:
+    """The batch with the names of nodes that are known by their machine; of other machines nothing is stored."""
+    machines = {one.machine for one in batch.observations if one.machine}
     if not machines:
-        return reading
+        return batch
     rows = Node.objects.filter(cluster=cluster, in_cluster=True).exclude(provider_id="")
     names = {provider.rpartition("/")[2]: name for name, provider in rows.values_list("name", "provider_id")}
-    named = [replace(one, node=names.get(one.machine, "")) if one.machine else one for one in reading.observations]
+    named = [replace(one, node=names.get(one.machine, "")) if one.machine else one for one in batch.observations]
     foreign = [one.key for one in named if not one.node]
     return replace(
-        reading,
+        batch,
         observations=tuple(one for one in named if one.node),
-        ignored=(*reading.ignored, *foreign),
+        ignored=(*batch.ignored, *foreign),
     )
 
 
-def nodes_told_of(cluster: Cluster, reading: Reading) -> tuple[dict[str, Node], dict[str, list[str]]]:
-    """The nodes by their names or the hosts in the reading, and the names of the nodes that a host fits if several.
+def nodes_told_of(cluster: Cluster, batch: ObservationBatch) -> tuple[dict[str, Node], dict[str, list[str]]]:
+    """The nodes by their names or the hosts in the batch, and the names of the nodes that a host fits if several.
 
     Only a host that is no node's name costs another query.
     """
-    told = {one.node for one in reading.observations}
+    told = {one.node for one in batch.observations}
     nodes = incidents.known_nodes(cluster, told) if told else {}
     found = incidents.nodes_of_hosts(cluster, told - nodes.keys()) if told - nodes.keys() else {}
     names = {host: fitting[0] for host, fitting in found.items() if len(fitting) == 1}

@@ -12,7 +12,7 @@ from django.db import transaction
 
 from kcover import reasons
 from kcover.sources import log_lines, loki
-from kcover.sources.observation import Reading, Rejected
+from kcover.sources.observation import ObservationBatch, Rejected
 from kcover_portal.sources.models import Source
 from kcover_portal.sources.services import intake, pull_position, source_faults
 from kcover_portal.sources.services.pull_position import Clock
@@ -79,7 +79,7 @@ def _turn(source: Source, query: loki.Query, headers: dict[str, str], *, now: da
     if lost:
         position.floor = covered
     with transaction.atomic():
-        intake.take(source, page.reading, counted_until=log_lines.moment(before), now=now)
+        intake.take(source, page.batch, counted_until=log_lines.moment(before), now=now)
         pull_position.store(source, {**source.cursor, query.name: position.to_json()})
     return bool(position.page) or position.until < present
 
@@ -114,12 +114,12 @@ def _page(
         if page.last > begin:  # the last line is read again: others may have its time
             return page, page.last, False
         full = Rejected("", reasons.of("loki_page_full", most=loki.LIMIT, at=reasons.moment(log_lines.moment(begin))))
-        reading = replace(page.reading, rejected=(*page.reading.rejected, full))
-        return replace(page, reading=reading), begin + 1, False
+        batch = replace(page.batch, rejected=(*page.batch.rejected, full))
+        return replace(page, batch=batch), begin + 1, False
 
 
 def _rejecting(reason: reasons.Reason) -> loki.Page:
-    return loki.Page(reading=Reading(rejected=(Rejected("", reason),)), lines=0, last=0)
+    return loki.Page(batch=ObservationBatch(rejected=(Rejected("", reason),)), lines=0, last=0)
 
 
 def _span(begin: int, end: int) -> dict[str, reasons.Value]:
@@ -137,4 +137,4 @@ def seen(source: Source, *, since: timedelta, now: datetime) -> int:
     position = Position(until=begin, page=begin, end=end)
     headers = headers_of(source)
     pages = (_page(source, query, position, headers, now=now)[0] for query in loki.queries(source.settings))
-    return sum(len(page.reading.observations) for page in pages)
+    return sum(len(page.batch.observations) for page in pages)

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from kcover import reasons
 from kcover.faults.weight import Weight
-from kcover.sources.observation import Observation, Reading
+from kcover.sources.observation import Observation, ObservationBatch
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import storable_values
@@ -136,7 +136,7 @@ class PodFeed:
         if kept:
             accusing = self._first(kept, now=now)
             accused = [_accusation(one, before) for one, before in accusing if before]
-            take(source, Reading(observations=(*map(_observation, kept), *accused)), now=now)
+            take(source, ObservationBatch(observations=(*map(_observation, kept), *accused)), now=now)
             failures.keep(self._cluster, kept, first={one.key for one, _ in accusing}, now=now)
         for of_job in first.values():
             if failures.restart(self._cluster, of_job[0], now=now):

@@ -16,7 +16,7 @@ from django.db import transaction
 
 from kcover import reasons
 from kcover.sources import log_lines, pod_log
-from kcover.sources.observation import Reading, Rejected
+from kcover.sources.observation import ObservationBatch, Rejected
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
 from kcover_portal.kube import port, reasons as kube_reasons
@@ -62,7 +62,7 @@ class Position:
 class PodReading:
     """What the logs of a pod say. ``until``: up to when they were read, None if to the end. ``problem``: why not."""
 
-    pages: list[Reading] = field(default_factory=list)
+    pages: list[ObservationBatch] = field(default_factory=list)
     until: int | None = None
     problem: port.KubeError | None = None
 
@@ -104,7 +104,7 @@ def read(source: Source, *, clock: Clock) -> bool:
             position = turn.positions[name]
             position.until, position.begun, position.after = position.begun, 0, ""
             turn.has_read = True
-    _store(turn, Reading(), now=clock())
+    _store(turn, ObservationBatch(), now=clock())
     _tell(turn, now=clock())
     return any(position.begun and name not in turn.problems for name, position in turn.positions.items())
 
@@ -172,7 +172,7 @@ def _read_some(turn: Turn, pods: Sequence[port.Pod], *, now: datetime) -> None:
         _move_on(turn, pod, one)
     observations = (line for page in pages for line in page.observations)
     rejected = (item for page in pages for item in page.rejected)
-    _store(turn, Reading(observations=tuple(observations), rejected=tuple(rejected)), now=now)
+    _store(turn, ObservationBatch(observations=tuple(observations), rejected=tuple(rejected)), now=now)
 
 
 def _ask(turn: Turn, pods: Sequence[port.Pod], *, now: datetime) -> list[PodReading]:
@@ -230,7 +230,7 @@ def _ended_since(runs: Sequence[port.ContainerFailure], since: int) -> bool:
 
 
 def _read_log(
-    turn: Turn, pod: port.Pod, name: str, since: int, pages: list[Reading], *, previous: bool, now: datetime
+    turn: Turn, pod: port.Pod, name: str, since: int, pages: list[ObservationBatch], *, previous: bool, now: datetime
 ) -> int | None:
     """Reads one log page by page. Returns up to when it was read if it goes on. Raises port.KubeError."""
     container = pod_log.Container(namespace=pod.namespace, pod=pod.name, uid=pod.uid, name=name, node=pod.node)
@@ -245,7 +245,7 @@ def _read_log(
         log = ask(since=log_lines.moment(since))
         is_cut = len(log) > CUT_FROM
         page = pod_log.read(log, container, texts=texts, is_cut=is_cut, counted_until=counted_until, now=now)
-        pages.append(page.reading)
+        pages.append(page.batch)
         if page.is_whole:
             return None
         second = (since // log_lines.SECOND + 1) * log_lines.SECOND
@@ -259,16 +259,16 @@ def _read_log(
     return since
 
 
-def _left_out(container: pod_log.Container, start: int, end: int) -> Reading:
+def _left_out(container: pod_log.Container, start: int, end: int) -> ObservationBatch:
     span = {"start": reasons.moment(log_lines.moment(start)), "end": reasons.moment(log_lines.moment(end))}
     reason = reasons.of("pod_log_left_out", container=container.path, **span)
-    return Reading(rejected=(Rejected(container.path, reason),))
+    return ObservationBatch(rejected=(Rejected(container.path, reason),))
 
 
-def _store(turn: Turn, reading: Reading, *, now: datetime) -> None:
+def _store(turn: Turn, batch: ObservationBatch, *, now: datetime) -> None:
     with transaction.atomic():
-        if reading.observations or reading.rejected:
-            intake.take(turn.source, reading, now=now)
+        if batch.observations or batch.rejected:
+            intake.take(turn.source, batch, now=now)
         pull_position.store(turn.source, {name: asdict(position) for name, position in turn.positions.items()})
 
 

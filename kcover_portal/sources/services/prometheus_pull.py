@@ -8,7 +8,7 @@ from typing import Any, Final
 from django.db import transaction
 
 from kcover.sources import prometheus, settings
-from kcover.sources.observation import MAX_ITEMS, Reading
+from kcover.sources.observation import MAX_ITEMS, ObservationBatch
 from kcover_portal.sources.models import Source
 from kcover_portal.sources.services import intake, pull_position
 from kcover_portal.sources.services.pull_position import Clock
@@ -31,15 +31,15 @@ def read(source: Source, *, clock: Clock) -> bool:
         before = _read(source, prometheus.Before(), at=now - KNOWN_BEFORE).after
     found, vanished = _without_vanished(source, _read(source, before, at=now), now=now)
     with transaction.atomic():
-        intake.take(source, _news(source, found.reading), now=now)
-        beside = {"rejected": _rejected(found.reading), "vanished": vanished}
+        intake.take(source, _news(source, found.batch), now=now)
+        beside = {"rejected": _rejected(found.batch), "vanished": vanished}
         pull_position.store(source, {**found.after.to_json(), **beside})
     return False
 
 
 def _without_vanished(
-    source: Source, found: prometheus.SeriesReading, *, now: datetime
-) -> tuple[prometheus.SeriesReading, list[str]]:
+    source: Source, found: prometheus.SeriesAnswer, *, now: datetime
+) -> tuple[prometheus.SeriesAnswer, list[str]]:
     """Leaves out the ends of alerts whose series may have vanished with their node; returns their keys, too.
 
     Such an end counts when the node has been Ready for so long that the series would be there again.
@@ -48,14 +48,14 @@ def _without_vanished(
     vanished = [key for key in source.cursor.get("vanished", ()) if key not in shown and not _stands(key, shown)]
     if not found.is_whole:
         return found, vanished
-    seen = [*found.reading.observations, *(prometheus.passed(key, now=now) for key in vanished)]
+    seen = [*found.batch.observations, *(prometheus.passed(key, now=now) for key in vanished)]
     ended = tuple(one for one in seen if one.healthy)
-    nodes, _ = intake.nodes_told_of(source.cluster, Reading(observations=ended))
+    nodes, _ = intake.nodes_told_of(source.cluster, ObservationBatch(observations=ended))
     until = now - settings.doubt(source.kind, source.settings)
     away = {told for told, node in nodes.items() if not node.ready or (node.ready_since or until) > until}
     left = tuple(one for one in seen if not (one.healthy and one.node in away))
     keys = [one.key.partition("\n")[0] for one in ended if one.node in away]
-    return replace(found, reading=replace(found.reading, observations=left)), keys
+    return replace(found, batch=replace(found.batch, observations=left)), keys
 
 
 def _stands(key: str, shown: Iterable[str]) -> bool:
@@ -64,17 +64,17 @@ def _stands(key: str, shown: Iterable[str]) -> bool:
     return not device and any(other.startswith(f"{node}\t{code}\t") for other in shown)
 
 
-def _news(source: Source, reading: Reading) -> Reading:
-    """The reading without rejections that were the same the last time: a query gives the same series again."""
+def _news(source: Source, batch: ObservationBatch) -> ObservationBatch:
+    """The batch without rejections that were the same the last time: a query gives the same series again."""
     known = source.cursor.get("rejected")
-    return reading if _rejected(reading) != known else Reading(observations=reading.observations)
+    return batch if _rejected(batch) != known else ObservationBatch(observations=batch.observations)
 
 
-def _rejected(reading: Reading) -> list[list[str]]:
-    return [[one.path, one.reason.code] for one in reading.rejected[:MAX_ITEMS]]
+def _rejected(batch: ObservationBatch) -> list[list[str]]:
+    return [[one.path, one.reason.code] for one in batch.rejected[:MAX_ITEMS]]
 
 
-def _read(source: Source, before: prometheus.Before, *, at: datetime) -> prometheus.SeriesReading:
+def _read(source: Source, before: prometheus.Before, *, at: datetime) -> prometheus.SeriesAnswer:
     query = source.settings.get("query", prometheus.DEFAULT_QUERY)
     labels = source.settings.get("node_label", prometheus.NODE_LABELS)
     body = ask_for(source, query, at=at)
@@ -90,4 +90,4 @@ def ask_for(source: Source, query: str, *, at: datetime, seconds: float = SECOND
 def seen(source: Source, *, since: timedelta, now: datetime) -> int:
     """The number of series that have become a fault since then."""
     before = _read(source, prometheus.Before(), at=now - since).after
-    return len(_read(source, before, at=now).reading.observations)
+    return len(_read(source, before, at=now).batch.observations)

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from kcover import reasons
 from kcover.sources import alertmanager, health_events
-from kcover.sources.observation import Reading, Unreadable
+from kcover.sources.observation import ObservationBatch, Unreadable
 from kcover_portal.lib.errors import FieldError
 from kcover_portal.sources.models import Source
 from kcover_portal.sources.services import source_settings
@@ -24,14 +24,16 @@ def receive(
     if not source.enabled:
         raise FieldError("", reasons.of("source_off", source=source.name), conflict=True)
     try:
-        reading = _read(source, body, content_type=content_type, headers=headers, now=now)
+        batch = _read(source, body, content_type=content_type, headers=headers, now=now)
     except Unreadable as error:
         source_settings.note_error(source, error.reason, now=now)
         raise FieldError(error.path or "body", error.reason) from error
-    return take(source, reading, now=now)
+    return take(source, batch, now=now)
 
 
-def _read(source: Source, body: object, *, content_type: str, headers: Mapping[str, str], now: datetime) -> Reading:
+def _read(
+    source: Source, body: object, *, content_type: str, headers: Mapping[str, str], now: datetime
+) -> ObservationBatch:
     if source.kind == Source.Kind.ALERTMANAGER:
         labels = source.settings.get("node_label", alertmanager.NODE_LABELS)
         return alertmanager.read(body, node_labels=labels, now=now)

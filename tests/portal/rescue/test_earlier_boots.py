@@ -11,7 +11,7 @@ import pytest
 from kcover.faults.device import named
 from kcover.faults.fault import Fault
 from kcover.sources import kube_events
-from kcover.sources.observation import Observation, Reading
+from kcover.sources.observation import Observation, ObservationBatch
 from kcover_portal.fleet import services as fleet
 from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident
@@ -328,7 +328,7 @@ def test_inv_15_a_line_of_the_boot_before_dated_by_its_arrival_reboots_no_node(m
     line = Observation(
         path="", key="1", node=NODE, kind="xid", code=62, device=named(pci=PCI), seen_at=world.now, uptime=uptime
     )
-    intake.take(loki, Reading(observations=(line,)), now=world.now)
+    intake.take(loki, ObservationBatch(observations=(line,)), now=world.now)
     for _ in range(45):
         world.pass_time()
     assert jobs(world) == asked

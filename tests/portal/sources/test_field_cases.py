@@ -175,14 +175,14 @@ def test_each_of_two_exporters_has_a_last_xid_of_its_own(now: datetime) -> None:
         at = now + number * MINUTE
         answer = prometheus.read(vector(case(62), at), query=prometheus.DEFAULT_QUERY, before=before, now=at)
         before = answer.after
-        codes.append(sorted(one.code for one in answer.reading.observations))
+        codes.append(sorted(one.code for one in answer.batch.observations))
     assert codes == [[43, 48], [], [], []]
 
 
 def test_values_that_are_no_xid_are_rejected(now: datetime) -> None:
     answer = prometheus.read(vector(case(63), now), query=prometheus.DEFAULT_QUERY, before=prometheus.Before(), now=now)
-    assert [one.reason.code for one in answer.reading.rejected] == ["prometheus_xid", "prometheus_xid"]
-    assert {(one.code, one.device.slot) for one in answer.reading.observations} >= {(79, "0000:ab:00")}
+    assert [one.reason.code for one in answer.batch.rejected] == ["prometheus_xid", "prometheus_xid"]
+    assert {(one.code, one.device.slot) for one in answer.batch.observations} >= {(79, "0000:ab:00")}
 
 
 @pytest.mark.parametrize(
@@ -195,6 +195,6 @@ def test_values_that_are_no_xid_are_rejected(now: datetime) -> None:
 def test_states_of_gpud(now: datetime, number: int, runtime: str, told: list[tuple[str, str, int | None]]) -> None:
     states = case(number)
     first = gpud.read(states, [], node="gpu-1", runtime=runtime, shown={}, now=now)
-    assert [(one.code, one.weight, one.alias) for one in first.reading.observations] == told
+    assert [(one.code, one.weight, one.alias) for one in first.batch.observations] == told
     again = gpud.read(states, [], node="gpu-1", runtime=runtime, shown=first.shown, now=now + MINUTE)
-    assert again.reading.observations == ()
+    assert again.batch.observations == ()

@@ -114,7 +114,7 @@ def test_the_label_code_is_an_xid_where_the_alert_name_says_so(
 def test_a_series_of_xids_by_their_code(now: datetime) -> None:
     labels = {"__name__": "gpu_xid_total", "node": "gpu-1", "gpu": "2", "code": "43"}
     body = {"data": {"resultType": "vector", "result": [{"metric": labels, "value": [now.timestamp(), "1"]}]}}
-    [seen] = prometheus.read(body, query="gpu_xid_total > 0", before=prometheus.Before(), now=now).reading.observations
+    [seen] = prometheus.read(body, query="gpu_xid_total > 0", before=prometheus.Before(), now=now).batch.observations
     assert (seen.alias, seen.weight) == (43, Weight.PROGRAM)
 
 

@@ -81,7 +81,7 @@ def test_a_late_event_about_the_machine_that_had_the_name_before(
 def test_the_time_that_a_system_log_prints(form: str) -> None:
     value = [str(log_lines.nanoseconds(NOW)), form + LOST]
     body = {"data": {"resultType": "streams", "result": [{"stream": {"node": "gpu-1"}, "values": [value]}]}}
-    [seen] = loki.read(body, loki.queries({})[0], now=NOW).reading.observations
+    [seen] = loki.read(body, loki.queries({})[0], now=NOW).batch.observations
     assert seen.seen_at == NOW - 10 * MINUTE + timedelta(seconds=0.5)
 
 
@@ -172,7 +172,7 @@ def test_an_event_of_gpud(kind: str, said: str, advice: str, weight: str, alias:
     if advice:
         event["suggested_actions"] = {"repair_actions": [advice]}
     events = [{"component": "accelerator-nvidia-error-xid", "events": [event]}]
-    [seen] = gpud.read([], events, node="gpu-1", shown={}, now=NOW).reading.observations
+    [seen] = gpud.read([], events, node="gpu-1", shown={}, now=NOW).batch.observations
     assert (seen.weight, seen.alias) == (weight, alias)
 
 
@@ -255,7 +255,7 @@ def test_a_count_of_no_xids_is_no_fault() -> None:
         body = {"data": {"resultType": "vector", "result": rows}}
         answer = prometheus.read(body, query="DCGM_EXP_XID_ERRORS_COUNT", before=before, now=NOW)
         before = answer.after
-        told.append([(one.alias, one.healthy) for one in answer.reading.observations])
+        told.append([(one.alias, one.healthy) for one in answer.batch.observations])
     assert told == [[], [(79, False)], [(None, True)]]
 
 
@@ -273,7 +273,7 @@ def test_a_series_has_the_severity_of_its_alert(series: dict[str, str], weights:
     value = "0" if series["__name__"] == "up" else "1"
     body = {"data": {"resultType": "vector", "result": [{"metric": series, "value": [NOW.timestamp(), value]}]}}
     answer = prometheus.read(body, query="x", before=prometheus.Before(), now=NOW)
-    assert [one.weight for one in answer.reading.observations] == weights
+    assert [one.weight for one in answer.batch.observations] == weights
 
 
 # --- bad items

@@ -360,7 +360,7 @@ def test_the_weight_of_a_state_of_gpud(
 ) -> None:
     states = [{"component": component, "states": [{"name": "x", "health": "Unhealthy", **state}]}]
     found = gpud.read(states, [], node="gpu-1", runtime=runtime, shown={}, now=now)
-    [seen] = found.reading.observations
+    [seen] = found.batch.observations
     assert (seen.weight, seen.severity == "info") == (weight, weight in ("monitor", "info"))
 
 
@@ -436,7 +436,7 @@ def test_two_exporters_of_one_gpu_each_have_a_last_xid(now: datetime) -> None:
         nonlocal before
         read = prometheus.read(vector(*values, now=now), query="DCGM_FI_DEV_XID_ERRORS", before=before, now=now)
         before = read.after
-        return [one.code for one in read.reading.observations]
+        return [one.code for one in read.batch.observations]
 
     a, b = exporter(9400, pod="a"), exporter(9401, pod="b")
     assert told((a, "43"), (b, "48")) == [43, 48]
@@ -455,7 +455,7 @@ def test_values_that_an_earlier_version_reported_are_not_reported_again(now: dat
     read = prometheus.read(
         vector((exporter(9400), "43"), now=now), query="DCGM_FI_DEV_XID_ERRORS", before=before, now=now
     )
-    assert read.reading.observations == ()
+    assert read.batch.observations == ()
 
 
 @pytest.mark.parametrize("answers", [1, 2])
@@ -466,7 +466,7 @@ def test_a_number_that_an_earlier_version_reported_is_not_reported_again(now: da
     for value in ("79",) if answers == 1 else (None, "79"):
         answer = vector(*([(series, value)] if value else []), now=now)
         read = prometheus.read(answer, query="DCGM_FI_DEV_XID_ERRORS", before=before, now=now)
-        assert read.reading.observations == ()
+        assert read.batch.observations == ()
         before = read.after
     assert list(before.shown) == ["gpu-1\txid\tgpu 2"]
 
@@ -503,7 +503,7 @@ def test_a_series_without_a_device_ends_no_other_series(east: Cluster, stand_ins
     before = prometheus.Before(at=now, shown={"gpu-1\tIbDown\t": "1"})
     series = {"__name__": "IbDown", "node": "gpu-1", "device": "mlx5_0"}
     read = prometheus.read(vector((series, "1"), now=now), query="IbDown", before=before, now=now)
-    assert [(one.healthy, one.device.key) for one in read.reading.observations] == [(False, "nic mlx5_0")]
+    assert [(one.healthy, one.device.key) for one in read.batch.observations] == [(False, "nic mlx5_0")]
 
 
 def test_a_last_xid_of_a_program_is_no_fault_of_the_node(east: Cluster, stand_ins: StandIns, now: datetime) -> None:

@@ -125,7 +125,7 @@ def test_series_that_vanish_with_their_node_are_reported_again_after_a_reboot(
 def test_amds_exporter_names_the_node_by_its_host_name(now: datetime) -> None:
     labels = {"__name__": "gpu_health", "hostname": "gpu-1", "gpu_id": "3", "serial_number": "692251001124"}
     body = {"data": {"resultType": "vector", "result": [{"metric": labels, "value": [now.timestamp(), "0"]}]}}
-    [seen] = prometheus.read(body, query="gpu_health == 0", before=prometheus.Before(), now=now).reading.observations
+    [seen] = prometheus.read(body, query="gpu_health == 0", before=prometheus.Before(), now=now).batch.observations
     assert (seen.node, seen.device.key, seen.weight) == ("gpu-1", "gpu 3", "node")
 
 

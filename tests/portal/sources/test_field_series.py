@@ -81,7 +81,7 @@ def test_a_gpu_whose_old_xid_gets_another_name_has_no_new_one(
 def test_the_exporters_pod_is_no_node(now: datetime, beside: dict[str, str]) -> None:
     labels = {"__name__": XIDS, "gpu": "2", "Hostname": POD, **beside}
     body = {"data": {"resultType": "vector", "result": [{"metric": labels, "value": [now.timestamp(), "79"]}]}}
-    [seen] = prometheus.read(body, query=XIDS, before=prometheus.Before(), now=now).reading.observations
+    [seen] = prometheus.read(body, query=XIDS, before=prometheus.Before(), now=now).batch.observations
     assert seen.node == "gpu-1"
 
 

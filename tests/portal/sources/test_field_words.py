@@ -87,14 +87,14 @@ def test_a_gpud_component_that_has_not_looked_yet_reports_no_recovery(now: datet
     state = {"name": "ecc", "health": "Healthy", "reason": "No data yet"}
     shown = {f"{component}\tecc": "Unhealthy  None"}
     found = gpud.read([{"component": component, "states": [state]}], [], node="gpu-1", shown=shown, now=now)
-    assert (found.reading.observations, found.shown) == ((), shown)
+    assert (found.batch.observations, found.shown) == ((), shown)
 
 
 @pytest.mark.parametrize(("runtime", "severity"), [("containerd", "fatal"), ("cri-o", "info")])
 def test_the_nodes_own_runtime_is_needed(now: datetime, runtime: str, severity: str) -> None:
     reason = "containerd installed but containerd service is not active"
     states = [{"component": "containerd", "states": [{"name": "c", "health": "Unhealthy", "reason": reason}]}]
-    [seen] = gpud.read(states, [], node="gpu-1", runtime=runtime, shown={}, now=now).reading.observations
+    [seen] = gpud.read(states, [], node="gpu-1", runtime=runtime, shown={}, now=now).batch.observations
     assert seen.severity == severity
 
 
@@ -107,7 +107,7 @@ def test_an_xid_in_the_details_of_a_gpud_event(now: datetime) -> None:
         "extra_info": {"xid": "43"},
     }
     events = [{"component": "accelerator-nvidia-error-xid", "events": [event]}]
-    [seen] = gpud.read([], events, node="gpu-1", shown={}, now=now).reading.observations
+    [seen] = gpud.read([], events, node="gpu-1", shown={}, now=now).batch.observations
     assert (seen.alias, seen.weight) == (43, Weight.PROGRAM)
 
 

@@ -204,7 +204,7 @@ def test_a_component_beyond_the_bound_is_not_healthy(now: datetime) -> None:
     many = [{"health": "Unhealthy", "name": str(number)} for number in range(kcover_gpud.MAX_SHOWN)]
     last = {"component": "zeta", "states": [{"health": "Unhealthy", "name": "new"}]}
     states = [{"component": "disk", "states": many}, last]
-    found = kcover_gpud.read(states, [], node="gpu-1", shown={"zeta\told": "Unhealthy  None"}, now=now).reading
+    found = kcover_gpud.read(states, [], node="gpu-1", shown={"zeta\told": "Unhealthy  None"}, now=now).batch
     assert len(found.rejected) == 1
     assert {one.code for one in found.observations if one.healthy} == set()
 
@@ -217,7 +217,7 @@ def test_the_health_switch_of_an_older_gpud_is_read(now: datetime) -> None:
         {"component": "fan", "states": [{"name": "fan", "health": "Healthy", "healthy": False}]},
         {"component": "odd", "states": [{"name": "odd", "healthy": "no"}, {"name": "mute"}]},
     ]
-    found = kcover_gpud.read(old, [], node="gpu-1", shown={"cpu\tcpu": "Unhealthy None None"}, now=now).reading
+    found = kcover_gpud.read(old, [], node="gpu-1", shown={"cpu\tcpu": "Unhealthy None None"}, now=now).batch
     assert {(one.code, one.severity, one.healthy) for one in found.observations} == {
         ("disk", "fatal", False),
         ("cpu", "warning", True),
@@ -266,19 +266,19 @@ def test_only_healthy_ends_a_fault(now: datetime, word: str) -> None:
         return [{"component": "accelerator-nvidia-error-xid", "states": [told]}]
 
     first = kcover_gpud.read(state("UNHEALTHY"), [], node="gpu-1", shown={}, now=now)
-    assert [(one.alias, one.severity) for one in first.reading.observations] == [(79, "fatal")]
+    assert [(one.alias, one.severity) for one in first.batch.observations] == [(79, "fatal")]
     then = kcover_gpud.read(state(word), [], node="gpu-1", shown=first.shown, now=now + 60 * SECOND)
-    assert (then.reading.observations, then.shown) == ((), first.shown)
+    assert (then.batch.observations, then.shown) == ((), first.shown)
     rejected = [] if word.lower() == "initializing" else ["value_not_one_of"]
-    assert [one.reason.code for one in then.reading.rejected] == rejected
+    assert [one.reason.code for one in then.batch.rejected] == rejected
     last = kcover_gpud.read(state("healthy"), [], node="gpu-1", shown=then.shown, now=now + 120 * SECOND)
-    assert [one.healthy for one in last.reading.observations] == [True]
+    assert [one.healthy for one in last.batch.observations] == [True]
 
 
 def test_several_xids_in_one_state_have_the_weight_of_their_sender(now: datetime) -> None:
     said = "XID 13 detected on GPU PCI:0000:2a:00; XID 79 detected on GPU PCI:0000:3b:00"
     states = [{"component": "accelerator-nvidia-error-xid", "states": [{"health": "Unhealthy", "reason": said}]}]
-    [seen] = kcover_gpud.read(states, [], node="gpu-1", shown={}, now=now).reading.observations
+    [seen] = kcover_gpud.read(states, [], node="gpu-1", shown={}, now=now).batch.observations
     assert (seen.alias, seen.weight) == (None, "node")
 
 
@@ -291,5 +291,5 @@ def test_the_xid_in_the_data_of_an_older_gpud_event_is_read(now: datetime) -> No
         "extra_info": {"data": "43", "device_uuid": "PCI:0000:2a:00"},
     }
     events = [{"component": "accelerator-nvidia-error-xid", "events": [event]}]
-    [seen] = kcover_gpud.read([], events, node="gpu-1", shown={}, now=now).reading.observations
+    [seen] = kcover_gpud.read([], events, node="gpu-1", shown={}, now=now).batch.observations
     assert (seen.alias, seen.weight, seen.device.slot) == (43, "program", "0000:2a:00")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kcover.sources.conditions import Condition
-from kcover.sources.observation import Observation, Reading
+from kcover.sources.observation import Observation, ObservationBatch
 from kcover_portal.accounts import services as accounts
 from kcover_portal.fleet.models import Agent, Cluster, Node
 from kcover_portal.incidents.models import Incident, Occurrence
@@ -110,7 +110,7 @@ def test_a_node_whose_clock_is_ahead_writes_later_times(east: Cluster, now: date
     seen = Observation(path="", key="1", node="gpu-1", kind="xid", code=79, seen_at=rebooted + 60 * SECOND)
     others = {"loki": {"url": "http://logs"}, "cloudevents": {}, "prometheus": {"url": "http://values", "delay": 0}}
     for kind, given in others.items():
-        intake.take(add(east, kind, now=now, **given), Reading(observations=(seen,)), now=now)
+        intake.take(add(east, kind, now=now, **given), ObservationBatch(observations=(seen,)), now=now)
     assert boots() == ["boot-1", "boot-1", "boot-2"]  # the clock of a system beside the node is another one
 
 

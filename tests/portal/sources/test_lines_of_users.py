@@ -14,7 +14,7 @@ def test_a_line_of_a_pod_is_a_fault_of_a_program() -> None:
     stream = {"k8s_namespace_name": "default", "k8s_node_name": "gpu-1"}
     value = [str(log_lines.nanoseconds(NOW)), "invalid device ordinal"]
     body = {"data": {"resultType": "streams", "result": [{"stream": stream, "values": [value]}]}}
-    [seen] = loki.read(body, loki.queries({})[1], now=NOW).reading.observations
+    [seen] = loki.read(body, loki.queries({})[1], now=NOW).batch.observations
     assert seen.weight == "program"
 
 
@@ -32,7 +32,7 @@ def test_a_line_of_a_pod_is_a_fault_of_a_program() -> None:
 def test_a_line_that_names_a_program_is_not_the_kernels(before: str, codes: list[int]) -> None:
     value = [str(log_lines.nanoseconds(NOW)), f"{before}NVRM: Xid (PCI:0000:4e:00): 79, x"]
     body = {"data": {"resultType": "streams", "result": [{"stream": {"node": "gpu-1"}, "values": [value]}]}}
-    assert [one.code for one in loki.read(body, loki.queries({})[0], now=NOW).reading.observations] == codes
+    assert [one.code for one in loki.read(body, loki.queries({})[0], now=NOW).batch.observations] == codes
 
 
 def test_a_line_in_a_thousand_wraps_costs_only_itself() -> None:
@@ -40,7 +40,7 @@ def test_a_line_in_a_thousand_wraps_costs_only_itself() -> None:
     lines = (600 * "1700000000.1 stdout F " + "NVRM: Xid", "NVRM: Xid (PCI:0000:4e:00): 79, x")
     values = [[str(log_lines.nanoseconds(NOW)), line] for line in lines]
     body = {"data": {"resultType": "streams", "result": [{"stream": {"node": "gpu-1"}, "values": values}]}}
-    assert [one.code for one in loki.read(body, loki.queries({})[0], now=NOW).reading.observations] == [79]
+    assert [one.code for one in loki.read(body, loki.queries({})[0], now=NOW).batch.observations] == [79]
 
 
 @pytest.mark.parametrize(
@@ -62,9 +62,9 @@ def test_a_users_daemonset_called_dmesg_is_not_the_kernels(
     values = [[nanosecond(), "NVRM: Xid (PCI:0000:4e:00): 79, x"]]
     body = {"data": {"resultType": "streams", "result": [{"stream": labels, "values": values}]}}
     kernel = loki.queries({} if stream is None else {"stream": stream})[0]
-    reading = loki.read(body, kernel, now=NOW).reading
-    assert [one.code for one in reading.observations] == codes
-    assert [one.reason.code for one in reading.rejected] == ([] if codes else ["loki_namespace"])
+    batch = loki.read(body, kernel, now=NOW).batch
+    assert [one.code for one in batch.observations] == codes
+    assert [one.reason.code for one in batch.rejected] == ([] if codes else ["loki_namespace"])
 
 
 def test_a_users_daemonset_called_dmesg_explains_no_kernel_fault_away() -> None:
@@ -78,7 +78,7 @@ def test_a_users_daemonset_called_dmesg_explains_no_kernel_fault_away() -> None:
         for namespace, line in lines.items()
     ]
     body = {"data": {"resultType": "streams", "result": streams}}
-    seen = loki.read(body, loki.queries({})[0], now=NOW).reading.observations
+    seen = loki.read(body, loki.queries({})[0], now=NOW).batch.observations
     assert [one.code for one in seen] == [driver_line.INIT_FAILED]
 
 

@@ -28,8 +28,8 @@ def told(lines: Sequence[tuple[float, str]], node: str = "gpu-1") -> list[tuple[
     values = [[str(begin + int(after * SECOND)), line] for after, line in lines]
     body = {"data": {"resultType": "streams", "result": [{"stream": {"node": node}, "values": values}]}}
     page = loki.read(body, loki.queries({})[0], now=NOW + timedelta(minutes=1))
-    assert not page.reading.rejected
-    return [(one.code, one.device.slot) for one in page.reading.observations]
+    assert not page.batch.rejected
+    return [(one.code, one.device.slot) for one in page.batch.observations]
 
 
 def test_an_sxid_of_three_lines_counts_once_with_its_severity(
@@ -106,7 +106,7 @@ def test_a_time_without_a_zone_may_be_of_any_zone(hours: int) -> None:
             "result": [{"stream": {"node": "gpu-1"}, "values": [[str(begin), header + XID]]}],
         }
     }
-    [seen] = loki.read(body, loki.queries({})[0], now=NOW).reading.observations
+    [seen] = loki.read(body, loki.queries({})[0], now=NOW).batch.observations
     assert seen.seen_at == NOW
 
 
@@ -116,7 +116,7 @@ def test_a_time_at_the_end_of_all_times_harms_no_other_line(year: str) -> None:
     pods = loki.queries({})[1]
     values = [[str(log_lines.nanoseconds(NOW)), f"{year} invalid device ordinal"]]
     body = {"data": {"resultType": "streams", "result": [{"stream": {"node": "gpu-1"}, "values": values}]}}
-    assert len(loki.read(body, pods, now=NOW).reading.observations) == 1
+    assert len(loki.read(body, pods, now=NOW).batch.observations) == 1
 
 
 def test_the_line_of_another_driver_explains_no_failed_start() -> None:
