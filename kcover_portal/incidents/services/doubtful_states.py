@@ -21,7 +21,7 @@ from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident, Occurrence
 from kcover_portal.incidents.queries import seen
 from kcover_portal.incidents.services import inventory
-from kcover_portal.incidents.services.fault_readings import identity_of
+from kcover_portal.incidents.services.fault_columns import identity_of
 from kcover_portal.incidents.services.timed_fault import LASTING, TimedFault
 from kcover_portal.lib import doorbell
 from kcover_portal.lib.prepared import Prepared

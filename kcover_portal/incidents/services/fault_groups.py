@@ -9,7 +9,7 @@ from kcover.faults import fault
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.incidents.services import dedup
-from kcover_portal.incidents.services.fault_readings import Identity
+from kcover_portal.incidents.services.fault_columns import Identity
 from kcover_portal.lib.prepared import Prepared
 
 
@@ -39,10 +39,10 @@ def group_of(
     incident = latest.get(identity)
     counted: dedup.Counted = incident.counted_records if incident is not None else []
     fresh = []
-    for occurrence in seen:
-        count, counted = dedup.count(counted, occurrence, boot_id=boot_id)
+    for reported in seen:
+        count, counted = dedup.count(counted, reported, boot_id=boot_id)
         if count:
-            fresh.append(replace(occurrence, count=count))
+            fresh.append(replace(reported, count=count))
     return FaultGroup(identity=identity, incident=incident, fresh=fresh, counted=counted)
 
 

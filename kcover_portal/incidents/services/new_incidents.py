@@ -10,8 +10,8 @@ from kcover.faults import xid
 from kcover_portal.fleet.models import Gpu, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.incidents.services import occurrences, report_spans, source_fault, timed_fault
+from kcover_portal.incidents.services.fault_columns import Identity, worst_of
 from kcover_portal.incidents.services.fault_groups import FaultGroup
-from kcover_portal.incidents.services.fault_readings import Identity, worst_of
 from kcover_portal.lib import doorbell
 from kcover_portal.lib.prepared import Prepared
 
@@ -70,9 +70,9 @@ def _incident(node: Node, group: FaultGroup, uuids: Mapping[str, str], *, boot_i
     first, at = seen[0], timed_fault.last_seen(seen, now=now)
     columns = {
         **worst_of(seen),
-        "drill": all(occurrence.drill for occurrence in seen),
+        "drill": all(reported.drill for reported in seen),
         "boot_id": boot_id,
-        "count": sum(occurrence.count for occurrence in seen),
+        "count": sum(reported.count for reported in seen),
         "opened_at": at,
         "last_at": at,
         "decide_at": source_fault.first_decision(seen, now=now),

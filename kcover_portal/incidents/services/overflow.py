@@ -15,8 +15,8 @@ from kcover import reasons
 from kcover.faults import fault
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
+from kcover_portal.incidents.services.fault_columns import FaultColumns, Identity, message_columns, weight, worst_of
 from kcover_portal.incidents.services.fault_groups import FaultGroup
-from kcover_portal.incidents.services.fault_readings import Identity, Reading, message_columns, weight, worst_of
 from kcover_portal.lib.prepared import Prepared
 
 MAX_OPEN_INCIDENTS_PER_KIND = 64  # of one node; twice: of real faults, and of the others together
@@ -53,9 +53,9 @@ def limit_of(node: Node) -> int:
     return MAX_OPEN_INCIDENTS_PER_KIND if node.in_cluster else MAX_OPEN_INCIDENTS_PER_KIND_OF_PARKED_NODE
 
 
-def _is_real(reading: Reading, *, drill: bool) -> bool:
+def _is_real(worst: FaultColumns, *, drill: bool) -> bool:
     """Returns whether the fault takes a place of the real faults, which users' programs must not be able to fill."""
-    return not drill and not reading["is_user_fault"] and reading["severity"] != "info"
+    return not drill and not worst["is_user_fault"] and worst["severity"] != "info"
 
 
 def exceeding(groups: Sequence[FaultGroup], *, open_now: Mapping[Place, int], limit: int) -> set[Identity]:
@@ -66,9 +66,9 @@ def exceeding(groups: Sequence[FaultGroup], *, open_now: Mapping[Place, int], li
     """
     ranked = []
     for group in groups:
-        reading = worst_of(group.fresh)
-        is_real = _is_real(reading, drill=all(occurrence.drill for occurrence in group.fresh))
-        ranked.append(((is_real, weight(reading), not group.is_open), group))
+        worst = worst_of(group.fresh)
+        is_real = _is_real(worst, drill=all(reported.drill for reported in group.fresh))
+        ranked.append(((is_real, weight(worst), not group.is_open), group))
     beyond = set()
     opened: Counter[Place] = Counter()
     kept = 0

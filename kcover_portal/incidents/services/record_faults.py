@@ -28,8 +28,8 @@ from kcover_portal.incidents.services import (
     timed_fault,
     told_checks,
 )
+from kcover_portal.incidents.services.fault_columns import FaultColumns, Identity, identity_of, message_columns, worst
 from kcover_portal.incidents.services.fault_groups import FaultGroup, group_of, latest_incidents
-from kcover_portal.incidents.services.fault_readings import Identity, Reading, identity_of, message_columns, worst
 from kcover_portal.incidents.services.source_fault import SourceFault
 from kcover_portal.incidents.services.timed_fault import TimedFault
 from kcover_portal.lib import doorbell
@@ -79,9 +79,9 @@ def keep_faults(
     (``agent_reports.lock_agents``), so that reports are processed one after the other.
     """
     alike: dict[Identity, list[fault.Fault]] = {}
-    for occurrence in seen:
-        if not _is_all_clear(occurrence):
-            alike.setdefault(identity_of(occurrence), []).append(occurrence)
+    for reported in seen:
+        if not _is_all_clear(reported):
+            alike.setdefault(identity_of(reported), []).append(reported)
     if not alike:
         return
     latest = latest_incidents(node, alike)
@@ -114,13 +114,13 @@ def _is_all_clear(seen: fault.Fault) -> bool:
 
 def _keep_overflow(node: Node, groups: Sequence[FaultGroup], *, boot_id: str, now: datetime) -> None:
     """Adds faults to the overflow incident of the node."""
-    seen = overflow.in_log_order(occurrence for group in groups for occurrence in group.fresh)
+    seen = overflow.in_log_order(reported for group in groups for reported in group.fresh)
     latest = latest_incidents(node, [overflow.IDENTITY])
     total = group_of(overflow.IDENTITY, seen, latest, boot_id=boot_id)
     if total.fresh:
         counted = overflow.columns(
             total.incident if total.is_open else None,
-            {identity_of(occurrence) for occurrence in total.fresh},
+            {identity_of(reported) for reported in total.fresh},
             limit=overflow.limit_of(node),
         )
         _keep(node, total, columns=counted, boot_id=boot_id, now=now)
@@ -181,8 +181,8 @@ def _changes(
     node: Node, incident: Incident, group: FaultGroup, *, boot_id: str, now: datetime
 ) -> tuple[dict[str, Any], bool]:
     """The columns of an open incident that more faults change, and whether they make it worse, or name its Xid."""
-    changes: dict[str, Any] = {"count": F("count") + sum(occurrence.count for occurrence in group.fresh)}
-    if any(occurrence.sequence is not None or occurrence.records for occurrence in group.fresh):
+    changes: dict[str, Any] = {"count": F("count") + sum(reported.count for reported in group.fresh)}
+    if any(reported.sequence is not None or reported.records for reported in group.fresh):
         changes["counted_records"] = group.counted
     changes |= told_checks.columns_of(incident, group.fresh, now=now)  # a late state stands, too
     is_late = timed_fault.are_late(group.fresh)
@@ -192,28 +192,28 @@ def _changes(
         changes |= {"last_at": now, **flapping_faults.changes_of_return(incident, now=now)}
         if not late_reports.sets_back(node, incident, boot_id):
             changes["boot_id"] = boot_id
-    reading = _worse_reading(incident, group)
+    worse = _worse_columns(incident, group)
     named = source_fault.changes_of(incident, group.fresh)
-    changes |= {**(reading or {}), **named}
-    # A real occurrence outweighs a drill: an incident with one real occurrence is not a drill.
-    if incident.drill and not all(occurrence.drill for occurrence in group.fresh):
+    changes |= {**(worse or {}), **named}
+    # A real fault outweighs a drill: an incident with one real fault is not a drill.
+    if incident.drill and not all(reported.drill for reported in group.fresh):
         changes["drill"] = False
-    return changes, reading is not None or "alias" in named
+    return changes, worse is not None or "alias" in named
 
 
-def _worse_reading(incident: Incident, group: FaultGroup) -> Reading | None:
-    """The reading of the faults if it is worse than that of their incident; None if it is not."""
-    current = _reading_of(incident)
+def _worse_columns(incident: Incident, group: FaultGroup) -> FaultColumns | None:
+    """The columns of the worst fault if it is worse than its incident; None if it is not."""
+    current = _columns_of(incident)
     if worst(current, group.fresh, drill=incident.drill) is current:
         return None
     # Another reporter may have told of something worse meanwhile.
     locked = Incident.objects.select_for_update(no_key=True).get(pk=incident.pk)
-    current = _reading_of(locked)
+    current = _columns_of(locked)
     found = worst(current, group.fresh, drill=locked.drill)
     return None if found is current else found
 
 
-def _reading_of(incident: Incident) -> Reading:
+def _columns_of(incident: Incident) -> FaultColumns:
     return {
         "is_user_fault": incident.is_user_fault,
         "severity": incident.severity,

@@ -28,7 +28,7 @@ from kcover_portal.incidents.services import (
     record_faults,
     told_checks,
 )
-from kcover_portal.incidents.services.fault_readings import Identity, identity_of
+from kcover_portal.incidents.services.fault_columns import Identity, identity_of
 from kcover_portal.incidents.services.source_fault import SourceFault
 from kcover_portal.ledger import services as ledger
 from kcover_portal.lib.prepared import Prepared

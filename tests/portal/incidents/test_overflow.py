@@ -15,8 +15,8 @@ from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents import services
 from kcover_portal.incidents.models import Incident, Occurrence
 from kcover_portal.incidents.services import new_incidents, occurrences, overflow, record_faults
+from kcover_portal.incidents.services.fault_columns import identity_of
 from kcover_portal.incidents.services.fault_groups import group_of
-from kcover_portal.incidents.services.fault_readings import identity_of
 from tests.portal.incidents.conftest import incoming, report, xid
 
 Deliver = Callable[..., wire.Answer]

@@ -1,4 +1,4 @@
-"""Reads faults: their identity within a node, and the severity and cause in the log line."""
+"""The columns of an incident that a fault sets: its identity within a node, its severity, cause and message."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from kcover_portal.incidents.services.portal_fault import because_of
 from kcover_portal.incidents.services.source_fault import SourceFault, device_of
 
 Identity = tuple[str, str, str]  # kind, code and device of a fault
-Reading = Mapping[str, Any]  # columns of an incident
+FaultColumns = Mapping[str, Any]  # of an incident: its severity, cause and message
 
 
 def identity_of(seen: fault.Fault) -> Identity:
@@ -18,7 +18,7 @@ def identity_of(seen: fault.Fault) -> Identity:
     return seen.kind, str(seen.code), device_of(seen).key
 
 
-def reading_of(seen: fault.Fault) -> Reading:
+def columns_of(seen: fault.Fault) -> FaultColumns:
     """The severity, cause and message according to the log line itself, or to the source that reports it."""
     line = line_reading.read(seen.message)
     if isinstance(seen, SourceFault) and seen.kind not in fault.NUMERIC_KINDS and not _is_quoted(line, seen):
@@ -56,35 +56,35 @@ def _is_quoted(line: LineReading, seen: SourceFault) -> bool:
     return line.fault != "" and seen.alias == line.fault
 
 
-def worst(current: Reading, seen: Sequence[fault.Fault], *, drill: bool) -> Reading:
-    """The worst reading of these faults and ``current``; ``current`` itself if no fault is worse.
+def worst(current: FaultColumns, seen: Sequence[fault.Fault], *, drill: bool) -> FaultColumns:
+    """The columns of the worst of these faults and ``current``; ``current`` itself if no fault is worse.
 
     Of one code, some faults are fatal and some are caused by a user's program. Sources say how bad theirs are; the
-    kernel's line outweighs them, for better and for worse. A drill does not change the reading of real occurrences.
+    kernel's line outweighs them, for better and for worse. A drill does not change the columns of real faults.
     """
-    for occurrence in seen:
-        varies = occurrence.kind in fault.NUMERIC_KINDS or isinstance(occurrence, SourceFault)
-        if varies and (drill or not occurrence.drill):
-            reading = reading_of(occurrence)
-            ours, theirs = is_of_kernel(reading), is_of_kernel(current)
-            if ours > theirs or (ours == theirs and weight(reading) > weight(current)):
-                current = reading
-        drill = drill and occurrence.drill
+    for reported in seen:
+        varies = reported.kind in fault.NUMERIC_KINDS or isinstance(reported, SourceFault)
+        if varies and (drill or not reported.drill):
+            columns = columns_of(reported)
+            ours, theirs = is_of_kernel(columns), is_of_kernel(current)
+            if ours > theirs or (ours == theirs and weight(columns) > weight(current)):
+                current = columns
+        drill = drill and reported.drill
     return current
 
 
-def is_of_kernel(reading: Reading) -> bool:
-    """Returns whether the reading is of a line of the kernel about an Xid or SXid."""
-    return line_reading.kept(reading["line_reading"], reading["message"]).fault != ""
+def is_of_kernel(columns: FaultColumns) -> bool:
+    """Returns whether the columns are of a line of the kernel about an Xid or SXid."""
+    return line_reading.kept(columns["line_reading"], columns["message"]).fault != ""
 
 
-def worst_of(seen: Sequence[fault.Fault]) -> Reading:
-    """The worst reading of these faults, of which there is at least one."""
+def worst_of(seen: Sequence[fault.Fault]) -> FaultColumns:
+    """The columns of the worst of these faults, of which there is at least one."""
     first, *others = seen
-    return worst(reading_of(first), others, drill=first.drill)
+    return worst(columns_of(first), others, drill=first.drill)
 
 
-def weight(reading: Reading) -> tuple[bool, int]:
-    """Orders readings: faults of the node after those of users' programs, then by severity."""
-    severity = reading["severity"]
-    return not reading["is_user_fault"], catalog.SEVERITIES.index(severity) if severity in catalog.SEVERITIES else -1
+def weight(columns: FaultColumns) -> tuple[bool, int]:
+    """Orders columns: faults of the node after those of users' programs, then by severity."""
+    severity = columns["severity"]
+    return not columns["is_user_fault"], catalog.SEVERITIES.index(severity) if severity in catalog.SEVERITIES else -1
