@@ -71,7 +71,7 @@ CODES: Mapping[str, Iterable[str]] = {
     "kcover/validation/node_verdict.py::of_node::code": (
         *("validation_failures", "validation_errors", "validation_skipped"),
     ),
-    "kcover_portal/checks/services/repair_proof.py::of_node::code": (
+    "kcover_portal/checks/services/repair_validation.py::of_node::code": (
         *("repair_failed_validation", "repair_validation_begun", "repair_validation_passed", "repair_passed_by_name"),
     ),
     "kcover_portal/console/reads/safety.py::where_of::f'scope_{kind}'": SCOPES,

@@ -5,11 +5,11 @@ class ChecksConfig(AppConfig):
     name = "kcover_portal.checks"
 
     def ready(self) -> None:
-        """Registers the proof that a repaired machine is sound, and the validator of rescues."""
+        """Registers what finds the validation of a repaired machine, and the validator of rescues."""
         # Models cannot be imported earlier.
-        from kcover_portal.checks.services import repair_proof, rescue_validations  # noqa: PLC0415
-        from kcover_portal.repairs.services import prove_with  # noqa: PLC0415
+        from kcover_portal.checks.services import repair_validation, rescue_validations  # noqa: PLC0415
+        from kcover_portal.repairs.services import find_validations_with  # noqa: PLC0415
         from kcover_portal.rescue.step.validator import validate_with  # noqa: PLC0415
 
-        prove_with(repair_proof.of_node)
+        find_validations_with(repair_validation.of_node)
         validate_with(rescue_validations.RescueValidations())

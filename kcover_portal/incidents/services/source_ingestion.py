@@ -54,7 +54,7 @@ class PassedCheck:
 
 
 @dataclass(frozen=True, slots=True)
-class _Proof:
+class _NamedCheck:
     """A passed check with every name of its devices. ``whole``: of the device that its own is a part of."""
 
     passed: PassedCheck
@@ -179,26 +179,26 @@ def _close(passed: Sequence[tuple[Node, PassedCheck]], *, witness: str, now: dat
     for pk, rows in by_node.items():
         told = [one for node, one in passed if node.pk == pk]
         known = inventory.known_gpus(nodes[pk]) if any(one.device or one.still for one in told) else []
-        proofs = [_proof(one, known) for one in told]
-        exact = {row.pk: proof for row in rows if (proof := _first(proofs, row, _covers))}
-        others = [proof for proof in proofs if proof not in exact.values()]
+        checks = [_named_check(one, known) for one in told]
+        exact = {row.pk: check for row in rows if (check := _first(checks, row, _covers))}
+        others = [check for check in checks if check not in exact.values()]
         for row in rows:
-            proof = exact.get(row.pk) or _first(others, row, _covers_old)
-            if ended := _end_of(row, proof, proofs, witness=witness, now=now):
+            check = exact.get(row.pk) or _first(others, row, _covers_old)
+            if ended := _end_of(row, check, checks, witness=witness, now=now):
                 because = reasons.of("source_reports_healthy", source=witness, check=ended.check)
                 flapping_faults.close_unless_flapping(row, because=because, actor=f"source:{witness}", now=now)
 
 
 def _end_of(
-    row: Incident, proof: _Proof | None, proofs: Sequence[_Proof], *, witness: str, now: datetime
+    row: Incident, check: _NamedCheck | None, checks: Sequence[_NamedCheck], *, witness: str, now: datetime
 ) -> PassedCheck | None:
-    """What ends the fault; None if it stands. ``proof``: of the incident's own check, if that alone told it."""
+    """What ends the fault; None if it stands. ``check``: the incident's own, if that alone told it."""
     about = [
         one.passed
-        for one in proofs
+        for one in checks
         if (_is_about(one.passed, row) or _is_awaited(one.passed, row, witness)) and _covers(one, row)
     ]
-    if proof is None and not about:
+    if check is None and not about:
         return None
     witnesses = set(row.occurrences.order_by().values_list("witness", flat=True).distinct())
     if "" in witnesses:  # no source ends what an agent told
@@ -206,17 +206,19 @@ def _end_of(
     if row.told_checks or witnesses != {witness}:
         ended = [told_checks.Ended(witness, one.kind, one.check, one.at) for one in about]
         return about[-1] if about and told_checks.end(row, ended, witnesses=witnesses, now=now) else None
-    return proof.passed if proof is not None and not _is_newer(row, proof.passed) else None
+    return check.passed if check is not None and not _is_newer(row, check.passed) else None
 
 
-def _proof(passed: PassedCheck, known: Sequence[Known]) -> _Proof:
+def _named_check(passed: PassedCheck, known: Sequence[Known]) -> _NamedCheck:
     still = frozenset[str]().union(*({one.key, *inventory.names_of(one, known)} for one in passed.still))
     names, whole = inventory.names_of(passed.device, known), inventory.names_of(passed.device.whole, known)
-    return _Proof(passed, names, whole, still)
+    return _NamedCheck(passed, names, whole, still)
 
 
-def _first(proofs: Iterable[_Proof], row: Incident, covers: Callable[[_Proof, Incident], bool]) -> _Proof | None:
-    return next((proof for proof in proofs if _is_about(proof.passed, row) and covers(proof, row)), None)
+def _first(
+    checks: Iterable[_NamedCheck], row: Incident, covers: Callable[[_NamedCheck, Incident], bool]
+) -> _NamedCheck | None:
+    return next((check for check in checks if _is_about(check.passed, row) and covers(check, row)), None)
 
 
 def _open_incidents(nodes: set[int], kinds: set[str]) -> Iterable[Incident]:
@@ -234,18 +236,18 @@ def _is_awaited(passed: PassedCheck, row: Incident, witness: str) -> bool:
     return told_checks.is_awaited(row, ended)
 
 
-def _covers(proof: _Proof, row: Incident) -> bool:
-    return row.device not in proof.still and device.covers(proof.names, (row.device, row.gpu_uuid))
+def _covers(check: _NamedCheck, row: Incident) -> bool:
+    return row.device not in check.still and device.covers(check.names, (row.device, row.gpu_uuid))
 
 
-def _covers_old(proof: _Proof, row: Incident) -> bool:
+def _covers_old(check: _NamedCheck, row: Incident) -> bool:
     """Returns whether the alert that ended is the only one of an incident whose device an older portal named otherwise.
 
     It is none of those that have incidents of their own, and no other series of it still fires.
     """
-    if not proof.passed.is_of_series or proof.passed.still or row.count != 1:
+    if not check.passed.is_of_series or check.passed.still or row.count != 1:
         return False
-    named = not row.device or row.device.lower() in {name.lower() for name in proof.whole}
+    named = not row.device or row.device.lower() in {name.lower() for name in check.whole}
     return named and not row.occurrences.exclude(earliest_at=None).exists()
 
 

@@ -10,10 +10,10 @@ from kcover_portal.repairs.services.desk import (
 )
 from kcover_portal.repairs.services.escalations import report_escalated as report_escalated
 from kcover_portal.repairs.services.jira_events import note_keys as note_keys
-from kcover_portal.repairs.services.machine_proof import (
-    Proof as Proof,
+from kcover_portal.repairs.services.machine_validation import (
+    MachineValidation as MachineValidation,
+    find_validations_with as find_validations_with,
     look_at_validations as look_at_validations,
-    prove_with as prove_with,
 )
 from kcover_portal.repairs.services.vendor_events import (
     EventForbidden as EventForbidden,

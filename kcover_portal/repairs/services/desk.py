@@ -17,7 +17,7 @@ from kcover_portal.lib.errors import FieldError
 from kcover_portal.repairs import queries
 from kcover_portal.repairs.models import Repair
 from kcover_portal.repairs.services import moves
-from kcover_portal.repairs.services.machine_proof import Proof, proof_of
+from kcover_portal.repairs.services.machine_validation import MachineValidation, validation_of
 from kcover_portal.repairs.services.moves import Occasion, RepairRefused as RepairRefused
 from kcover_portal.rescue.models import Rescue
 
@@ -94,8 +94,8 @@ def act(
     _check(given, now=now)
     with transaction.atomic():
         row = moves.locked(repair.pk)
-        proof = proof_of(row) if move is Move.CLOSE else Proof(validation=Validation.MISSING)
-        if refusal := repairs.refusal(row.stage, move, proof.validation):
+        validated = validation_of(row) if move is Move.CLOSE else MachineValidation(validation=Validation.MISSING)
+        if refusal := repairs.refusal(row.stage, move, validated.validation):
             raise RepairRefused(refusal)
         if move is Move.ACCEPT and not given.get("assignee"):  # somebody owns it from now on
             a_role = row.assignee.startswith(repairs.ROLE_OWNER)
@@ -106,7 +106,7 @@ def act(
             given |= _removed(row, given)
         if move is Move.REFUSE:  # it goes back to the role that opened it, which sets a new date
             given |= {"assignee": _opener(row), "due": None}
-        occasion = Occasion(actor=actor, reason=reason, because=proof.because, now=now)
+        occasion = Occasion(actor=actor, reason=reason, because=validated.because, now=now)
         moves.enter(row, repairs.TRANSITIONS[move].target, occasion, given)
     return row
 

@@ -1,4 +1,4 @@
-"""The proof that a repaired machine is sound: its validations since it was returned."""
+"""The validation of a repaired machine: what its validations since its return say together."""
 
 from datetime import datetime
 
@@ -7,13 +7,13 @@ from kcover.machines import repairs
 from kcover.validation import nccl, node_verdict
 from kcover_portal.checks.models import ValidatedNode, Validation
 from kcover_portal.fleet.models import Node
-from kcover_portal.repairs.services import Proof
+from kcover_portal.repairs.services import MachineValidation
 
 State = Validation.State
 
 
-def of_node(node: Node, since: datetime, serial: str) -> Proof:
-    """The proof by validations of the machine that were requested since then, under the name that it has now.
+def of_node(node: Node, since: datetime, serial: str) -> MachineValidation:
+    """The state of the machine's validations that were requested since then, under the name that it has now.
 
     ``serial``: the machine's serial number, "" if unknown. A validation of a machine with another number proves
     nothing. Where one of the two numbers is unknown, the node's name counts, and the reason says so. A failure counts
@@ -34,9 +34,11 @@ def of_node(node: Node, since: datetime, serial: str) -> Proof:
             number = found[state][0]
             alone = state == State.PASSED and not any(map(_measured_with_others, rows.filter(state=state)))
             advice = reasons.of("repair_without_pair_test") if alone else None
-            return Proof(validation=validation, because=reasons.both(reasons.of(code, validation=str(number)), advice))
+            return MachineValidation(
+                validation=validation, because=reasons.both(reasons.of(code, validation=str(number)), advice)
+            )
     other = any(state == State.PASSED for state, _validation, _serial in verdicts)
-    return Proof(validation=repairs.Validation.OTHER_MACHINE if other else repairs.Validation.MISSING)
+    return MachineValidation(validation=repairs.Validation.OTHER_MACHINE if other else repairs.Validation.MISSING)
 
 
 def _measured_with_others(row: ValidatedNode) -> bool:

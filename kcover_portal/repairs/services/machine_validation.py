@@ -1,4 +1,4 @@
-"""The proof that a returned machine is sound, as the app of the checks states it, and what follows from it."""
+"""The validation of a returned machine, as the app of the checks knows it, and what follows from it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,31 +18,32 @@ from kcover_portal.repairs.services import moves
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Proof:
+class MachineValidation:
     """The state of a node's validation since a time. ``because`` names the validation; None if there is none."""
 
     validation: Validation
     because: Reason | None = None
 
 
-Prove: TypeAlias = Callable[[Node, datetime, str], Proof]  # of a node, since when, of the machine with this number
+# Of a node, since when, of the machine with this number.
+FindValidation: TypeAlias = Callable[[Node, datetime, str], MachineValidation]
 
-_proofs: list[Prove] = []
+_finders: list[FindValidation] = []
 
 
-def prove_with(function: Prove) -> None:
+def find_validations_with(function: FindValidation) -> None:
     """Registers the function that knows validations. The app of the checks, which is above this one, does so."""
-    _proofs[:] = [function]
+    _finders[:] = [function]
 
 
-def proof_of(repair: Repair) -> Proof:
-    """The proof about the machine of a repair since it was returned, or since the repair was refused."""
+def validation_of(repair: Repair) -> MachineValidation:
+    """The validation of a repair's machine since it was returned, or since the repair was refused."""
     since = repair.refused_at if repair.state == Repair.State.REFUSED else repair.returned_at
     if repair.node is None or since is None:
-        return Proof(validation=Validation.MISSING)
+        return MachineValidation(validation=Validation.MISSING)
     serial = part_serials.known(repair.machine_serial)
-    found = (prove(repair.node, since, serial) for prove in _proofs)
-    return next(found, Proof(validation=Validation.MISSING))
+    found = (find(repair.node, since, serial) for find in _finders)
+    return next(found, MachineValidation(validation=Validation.MISSING))
 
 
 def look_at_validations(*, now: datetime) -> int:
@@ -53,9 +54,9 @@ def look_at_validations(*, now: datetime) -> int:
 def _look(pk: int, *, now: datetime) -> bool:
     with transaction.atomic():
         row = moves.locked(pk)
-        proof = proof_of(row)
-        state = repairs.after_validation(row.stage, proof.validation)
+        validated = validation_of(row)
+        state = repairs.after_validation(row.stage, validated.validation)
         if state is row.stage:
             return False
-        moves.enter(row, state, moves.Occasion(actor=actors.SYSTEM, because=proof.because, now=now))
+        moves.enter(row, state, moves.Occasion(actor=actors.SYSTEM, because=validated.because, now=now))
     return True
