@@ -8,12 +8,12 @@ from kcover_portal.policies.services.validation import ValidationResult
 from kcover_portal.policies.services.yaml_reader import Problem
 
 
-def effects(reading: ValidationResult) -> tuple[Problem, ...]:
+def effects(validated: ValidationResult) -> tuple[Problem, ...]:
     """Returns the warnings about rules that would stop acting; without those that hold for the active policies too."""
-    found = tuple(problem for problem in reading.warnings if _switches_off(problem.reason))
+    found = tuple(problem for problem in validated.warnings if _switches_off(problem.reason))
     if not found:
         return ()
-    names = {name for kind, name in (policy.key for policy in reading.policies) if kind == queries.RESCUE}
+    names = {name for kind, name in (policy.key for policy in validated.policies) if kind == queries.RESCUE}
     present = {digests.digest(item.reason.to_json()) for item in advice.weigh(queries.candidates(), fresh=names)}
     return tuple(problem for problem in found if digests.digest(problem.reason.to_json()) not in present)
 

@@ -97,14 +97,14 @@ def _publish(
     if key in taken or is_elsewhere:
         raise _Refusal("NameTaken", reasons.of("policy_object_name", policy=one.name))
     text = _text(one)
-    reading = validation.validate(text)
-    if reading.problems:
+    validated = validation.validate(text)
+    if validated.problems:
         found = (
             reasons.of("parameter_invalid", parameter=problem.path or "spec", problem=problem.reason)
-            for problem in reading.problems[:MAX_PROBLEMS]
+            for problem in validated.problems[:MAX_PROBLEMS]
         )
         raise _Refusal("Invalid", reasons.both(*found))
-    beyond = [problem for policy in reading.policies for problem in _beyond(policy.policy)]
+    beyond = [problem for policy in validated.policies for problem in _beyond(policy.policy)]
     if beyond:
         raise _Refusal("NotAllowed", reasons.both(*beyond[:MAX_PROBLEMS]))
     try:
@@ -112,7 +112,7 @@ def _publish(
         revisions.apply(text, author=_author(cluster), reason="", because=because, now=now, of=cluster)
     except revisions.Conflict as error:
         raise _Refusal("Conflict", error.reason) from error
-    after = (reason for policy in reading.policies for reason in _comes_after(policy.policy))
+    after = (reason for policy in validated.policies for reason in _comes_after(policy.policy))
     return key, _Answer(ACCEPTED, reasons.both(*islice(after, MAX_PROBLEMS)))
 
 

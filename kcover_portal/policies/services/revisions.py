@@ -55,16 +55,23 @@ def apply(
     ``expected``: the number that the active revision must have (0: not active).
     Raises InvalidPolicies, or Conflict if the active revision differs.
     """
-    reading = validate(text)
-    if reading.problems:
-        raise InvalidPolicies(reading.problems)
-    keys = [policy.key for policy in reading.policies]
+    validated = validate(text)
+    if validated.problems:
+        raise InvalidPolicies(validated.problems)
+    keys = [policy.key for policy in validated.policies]
     if name is not None and keys != [(kind, name)]:
         found = ", ".join(f"{other} {policy}" if other != kind else policy for other, policy in keys)
         others = reasons.of("other_policies", policy=name, found=found)
         raise InvalidPolicies((Problem(1, 1, "metadata.name", others),))
     return _put(
-        reading.policies, author=author, reason=reason, because=because, now=now, expected=expected, always=False, of=of
+        validated.policies,
+        author=author,
+        reason=reason,
+        because=because,
+        now=now,
+        expected=expected,
+        always=False,
+        of=of,
     )
 
 
@@ -89,13 +96,13 @@ def rollback(
         raise InvalidPolicies((Problem(1, 1, "reason", reasons.of("rollback_reason")),))
     if old.policy.revision == number:
         raise Conflict(reasons.of("revision_already_active", policy=name, revision=number))
-    reading = validate(old.text)
-    if reading.problems:
-        raise InvalidPolicies(reading.problems)
+    validated = validate(old.text)
+    if validated.problems:
+        raise InvalidPolicies(validated.problems)
     back = reasons.of("policy_rolled_back", revision=number)
-    return _put(reading.policies, author=author, reason=reason, because=back, now=now, expected=expected, always=True)[
-        0
-    ]
+    return _put(
+        validated.policies, author=author, reason=reason, because=back, now=now, expected=expected, always=True
+    )[0]
 
 
 def delete(

@@ -111,10 +111,10 @@ def candidates(parsed: list[ParsedPolicy]) -> tuple[match.Candidate, ...]:
 
 def draft(text: str | bytes) -> tuple[match.Candidate, ...]:
     """Returns the rules that would be active if the text were applied. Raises InvalidPolicies."""
-    reading = validate(text)
-    if reading.problems:
-        raise InvalidPolicies(reading.problems)
-    return candidates(list(reading.policies))
+    validated = validate(text)
+    if validated.problems:
+        raise InvalidPolicies(validated.problems)
+    return candidates(list(validated.policies))
 
 
 def _expand(item: yaml_reader.Document) -> list[yaml_reader.Document]:

@@ -153,6 +153,6 @@ def test_a_rule_that_takes_work_away_for_any_fault_is_named_before_it_is_publish
 
 def warned_of(rule: str) -> list[str]:
     header = "apiVersion: kcover.io/v1\nkind: RescuePolicy\nmetadata: {name: wide}\n"
-    reading = services.validate(f"{header}spec: {{rules: [{rule}]}}\n")
-    assert reading.problems == ()
-    return [warning.reason.code for warning in reading.warnings]
+    validated = services.validate(f"{header}spec: {{rules: [{rule}]}}\n")
+    assert validated.problems == ()
+    return [warning.reason.code for warning in validated.warnings]

@@ -21,5 +21,5 @@ def test_a_rule_that_never_runs_is_an_effect_also_in_a_joined_reason(before: rea
         Problem(1, 1, "spec", reasons.both(before, tied(note)))
         for note in ("", reasons.of("second_never_runs", second="b#1"))
     )
-    reading = validation.ValidationResult((), (), (both_run, one_runs))
-    assert [found.reason for found in services.effects(reading)] == [one_runs.reason]
+    validated = validation.ValidationResult((), (), (both_run, one_runs))
+    assert [found.reason for found in services.effects(validated)] == [one_runs.reason]

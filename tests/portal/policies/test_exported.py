@@ -78,9 +78,9 @@ def test_the_same_name_twice_in_a_list_is_refused() -> None:
 
 @pytest.mark.parametrize("items", [[], None, 7, "x"])
 def test_a_list_without_items_is_refused(items: object) -> None:
-    reading = services.validate(yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": items}))
-    assert reading.problems
-    assert reading.policies == ()
+    validated = services.validate(yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": items}))
+    assert validated.problems
+    assert validated.policies == ()
 
 
 @pytest.mark.parametrize("item", [None, 7, [], {"kind": "List", "items": []}])

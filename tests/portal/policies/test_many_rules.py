@@ -31,9 +31,9 @@ def test_the_work_of_validating_grows_linearly_with_the_rules(rule: str, overlap
     count = POOLS if SELECTOR in rule else RULES
     few = work.calls(lambda: services.validate(text(rule, count // 4)))
     twice = work.calls(lambda: services.validate(text(rule, count // 2)))
-    reading = services.validate(text(rule, count))
-    assert not reading.problems
-    codes = {warning.reason.code for warning in reading.warnings}
-    assert ("overlaps_left_out" in codes) is (len(reading.warnings) > 1000 and overlaps)
-    assert len([one for one in reading.warnings if one.reason.code in ("same_priority", "rule_covered")]) <= 1000
+    validated = services.validate(text(rule, count))
+    assert not validated.problems
+    codes = {warning.reason.code for warning in validated.warnings}
+    assert ("overlaps_left_out" in codes) is (len(validated.warnings) > 1000 and overlaps)
+    assert len([one for one in validated.warnings if one.reason.code in ("same_priority", "rule_covered")]) <= 1000
     assert twice < 2.1 * few  # comparing each rule with each other one is four times the work for twice the rules

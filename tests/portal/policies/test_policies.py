@@ -28,14 +28,14 @@ def problems(text: str | bytes) -> list[tuple[int, int, str, str]]:
 
 
 def warnings(text: str) -> list[tuple[int, str, str]]:
-    reading = services.validate(text)
-    assert reading.problems == ()
-    return [(w.line, w.path, w.message) for w in reading.warnings]
+    validated = services.validate(text)
+    assert validated.problems == ()
+    return [(w.line, w.path, w.message) for w in validated.warnings]
 
 
 def test_kces_own_example_is_applied_unchanged(now: datetime) -> None:
-    reading = services.validate(KCE_EXAMPLE)
-    assert (reading.problems, reading.warnings) == ((), ())
+    validated = services.validate(KCE_EXAMPLE)
+    assert (validated.problems, validated.warnings) == ((), ())
     [row] = apply(KCE_EXAMPLE, now)
     assert (row.name, row.revision) == ("test-1", 1)
     assert row.revisions.get().text == KCE_EXAMPLE

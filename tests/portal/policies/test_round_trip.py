@@ -65,9 +65,9 @@ def test_an_export_equals_the_applied_policies(named_things: None, given_text) -
     services.apply(text.encode(), author="x", reason="", now=NOW)
     assert in_force() == policies
     exported = services.export().encode()
-    reading = services.validate(exported)
-    assert reading.problems == ()
-    assert {one.key: one.policy for one in reading.policies} == policies
+    validated = services.validate(exported)
+    assert validated.problems == ()
+    assert {one.key: one.policy for one in validated.policies} == policies
     assert {row.revision for row in services.apply(exported, author="x", reason="", now=NOW)} == {1}
     Policy.objects.all().delete()
     services.apply(exported, author="x", reason="", now=NOW)
@@ -90,8 +90,8 @@ def test_an_export_can_be_applied_beside_other_policies(text: str) -> None:
     services.apply(text, author="x", reason="", now=NOW)
     services.apply(policy("b", codes='["63"]') + "---\n" + policy("0a", codes='["64"]'), author="x", reason="", now=NOW)
     before = in_force()
-    reading = services.validate(services.export())
-    assert (reading.problems, {one.key: one.policy for one in reading.policies}) == ((), before)
+    validated = services.validate(services.export())
+    assert (validated.problems, {one.key: one.policy for one in validated.policies}) == ((), before)
     assert {row.revision for row in services.apply(services.export(), author="x", reason="", now=NOW)} == {1}
 
 

@@ -17,15 +17,15 @@ REPAIR = ["cordon", "restartJobs", "drain", "reboot"]
 
 @pytest.mark.parametrize("name", sorted(path.name for path in shipped.FOLDER.iterdir()))
 def test_shipped_policies_are_valid_and_hold_no_surprise(name: str) -> None:
-    reading = services.validate((shipped.DEFAULTS.parent / name).read_bytes())
-    assert (reading.problems, reading.warnings) == ((), ())
+    validated = services.validate((shipped.DEFAULTS.parent / name).read_bytes())
+    assert (validated.problems, validated.warnings) == ((), ())
 
 
 @pytest.mark.parametrize("mode", shipped.MODES)
 @pytest.mark.parametrize("pack", shipped.PACKS)
 def test_a_pack_is_valid_in_every_mode(pack: str, mode: str, now: datetime) -> None:
-    reading = services.validate(shipped.pack_text(pack, mode))
-    assert (reading.problems, reading.warnings) == ((), ())
+    validated = services.validate(shipped.pack_text(pack, mode))
+    assert (validated.problems, validated.warnings) == ((), ())
     applied = services.install_pack(pack, mode, author="user:anna", reason="", now=now)
     assert {one.rule.mode for one in queries.candidates()} == {mode}
     assert {row.revision for row in applied} == {1}

@@ -173,10 +173,10 @@ class Policies(base.ListViewSet[Revision]):
         row = get_object_or_404(self.get_queryset(), policy__name=name)
         text = documents.text_of(request)["text"]
         with base.place(request, concurrency_limits.VALIDATIONS):
-            reading = services.validate(text)
-        if reading.problems:
-            return problems.unreadable(reading.problems)
-        matching = [item for item in reading.policies if item.key == (self.kind, name)]
+            validated = services.validate(text)
+        if validated.problems:
+            return problems.unreadable(validated.problems)
+        matching = [item for item in validated.policies if item.key == (self.kind, name)]
         if not matching:
             raise http_errors.Unprocessable(reasons.of("policy_missing", policy=name))
         names = (f"{name} revision {row.number}", "the text")
@@ -234,14 +234,14 @@ class Validate(base.ActionView):
         base.known_only(request)
         text = documents.text_of(request)["text"]
         with base.place(request, concurrency_limits.VALIDATIONS):
-            reading = services.validate(text)
-        if reading.problems:
-            return problems.unreadable(reading.problems)
+            validated = services.validate(text)
+        if validated.problems:
+            return problems.unreadable(validated.problems)
         return Response(
             {
                 "valid": True,
-                "policies": [schemas.parsed(item.policy) for item in reading.policies],
-                "warnings": [warning.to_json() for warning in reading.warnings],
+                "policies": [schemas.parsed(item.policy) for item in validated.policies],
+                "warnings": [warning.to_json() for warning in validated.warnings],
             }
         )
 

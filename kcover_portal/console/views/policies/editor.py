@@ -58,9 +58,9 @@ def edit(request: Request, name: str = "", kind: str = queries.RESCUE) -> HttpRe
     if current and request.method == "GET" and masked_addresses.has_key(text):
         act = audit.SecretRead(policy=name, standby=kind != queries.RESCUE)
         ledger.record("", act, actor=accounts.actor(request.user), now=timezone.now())
-    reading = services.validate(text)
+    validated = services.validate(text)
     conflict = ""
-    if request.method == "POST" and form.is_valid() and not reading.problems and _agrees(request, reading):
+    if request.method == "POST" and form.is_valid() and not validated.problems and _agrees(request, validated):
         confirm(request)
         try:
             applied = services.apply(
@@ -75,16 +75,16 @@ def edit(request: Request, name: str = "", kind: str = queries.RESCUE) -> HttpRe
         except services.Conflict as error:
             conflict = localization.say(error.reason)
         except services.InvalidPolicies as error:
-            reading = services.ValidationResult((), error.problems)
+            validated = services.ValidationResult((), error.problems)
         else:
             return redirect(parts.addresses(applied[0])["page"])
-    shown = {"form": form, "reading": reading, "conflict": conflict}
+    shown = {"form": form, "validated": validated, "conflict": conflict}
     return page(request, row, text, shown, status=422 if request.method == "POST" else 200)
 
 
 def page(request: Request, row: Policy | None, text: str, shown: dict[str, Any], *, status: int = 200) -> HttpResponse:
-    """The editor with a text. ``shown``: further values for the page, such as ``reading``, its validation."""
-    reading = shown.get("reading") or services.validate(text)
+    """The editor with a text. ``shown``: further values for the page, such as ``validated``, its validation."""
+    validated = shown.get("validated") or services.validate(text)
     context = {
         "policy": row,
         "addresses": parts.addresses(row) if row else {},
@@ -98,7 +98,7 @@ def page(request: Request, row: Policy | None, text: str, shown: dict[str, Any],
         "unsaved": request.method == "POST",
         **rule_form.fields(text),
         "base": "console/base.html",
-        **_validated(request, reading),
+        **_validated(request, validated),
         **shown,
     }
     response = render(request, "console/pages/policy_edit.html", context, status=status)
@@ -112,8 +112,8 @@ def validate(request: Request) -> HttpResponse:
     """Validation of a text that is being edited, with its changes."""
     require(request, Verb.WRITE_POLICIES, None)
     with place(request, concurrency_limits.VALIDATIONS):
-        reading = services.validate(request.POST.get("text", ""))
-    return render(request, "console/parts/problems.html", {"in_place": True, **_validated(request, reading)})
+        validated = services.validate(request.POST.get("text", ""))
+    return render(request, "console/parts/problems.html", {"in_place": True, **_validated(request, validated)})
 
 
 @require_POST
@@ -137,28 +137,28 @@ def vocabulary(request: Request) -> HttpResponse:
     return JsonResponse(policy_vocabulary.vocabulary())
 
 
-def _validated(request: Request, reading: services.ValidationResult) -> dict[str, Any]:
+def _validated(request: Request, validated: services.ValidationResult) -> dict[str, Any]:
     """What the validation shows. ``agreed``: the person has agreed to the effects on other rules."""
-    effects = services.effects(reading)
+    effects = services.effects(validated)
     return {
-        "reading": reading,
-        "changed": _changed(reading),
+        "validated": validated,
+        "changed": _changed(validated),
         "effects": effects,
         "agreement": services.digest_of_effects(effects),
-        "agreed": _agrees(request, reading),
-        "publish": _publish_label(reading),
+        "agreed": _agrees(request, validated),
+        "publish": _publish_label(validated),
     }
 
 
-def _agrees(request: Request, reading: services.ValidationResult) -> bool:
+def _agrees(request: Request, validated: services.ValidationResult) -> bool:
     """Whether the text has no effect on other rules, or the person agreed to exactly these effects."""
-    return request.POST.get("agreed", "") == services.digest_of_effects(services.effects(reading))
+    return request.POST.get("agreed", "") == services.digest_of_effects(services.effects(validated))
 
 
-def _publish_label(reading: services.ValidationResult) -> str:
+def _publish_label(validated: services.ValidationResult) -> str:
     """What publishing the text allows the portal to do."""
     rules = (
-        rule for item in reading.policies if isinstance(item.policy, document.Policy) for rule in item.policy.rules
+        rule for item in validated.policies if isinstance(item.policy, document.Policy) for rule in item.policy.rules
     )
     modes = {rule.mode for rule in rules}
     loosest = next((mode for mode in reversed(document.RULE_MODES) if mode in modes), "")
@@ -169,9 +169,9 @@ def _publish_label(reading: services.ValidationResult) -> str:
     }.get(loosest, _("Publish"))
 
 
-def _changed(reading: services.ValidationResult) -> list[dict[str, Any]]:
+def _changed(validated: services.ValidationResult) -> list[dict[str, Any]]:
     """The changes to every active policy of the text."""
-    if reading.problems:
+    if validated.problems:
         return []
     live = {
         (row.policy.kind, row.policy.name): row
@@ -179,7 +179,7 @@ def _changed(reading: services.ValidationResult) -> list[dict[str, Any]]:
         for row in queries.in_force(kind)
     }
     changed = []
-    for policy in reading.policies:
+    for policy in validated.policies:
         row = live.get(policy.key)
         if row is not None:
             found = services.compare((row.text, row.document), (policy.text, policy.document))
