@@ -91,7 +91,7 @@ class ClusterCallBegun(ClusterCall, verb="{call}.begun"):
 
 
 class ClusterCallFailed(ClusterCall, verb="{call}.failed"):
-    """The call failed. ``held_back``: a guard, a pause, the mode or a delay stopped it, so it was never made."""
+    """The call failed. ``held_back``: it was never made: a guard, a pause, the mode, a delay or an error came first."""
 
     because: Reason
     held_back: bool

@@ -24,6 +24,7 @@ SENTENCES: Mapping[str, str] = {
     "tried_often": _("Tried {count} times. {why}"),
     "no_outcome": _("{count} attempts in a row ended without an outcome. See the workers' log."),
     "call_not_in_time": _("The call was not made in time. It is retried with all its checks."),
+    "call_not_tried": _("The attempt ended before it came to this call. It is retried with all its checks."),
     "in_service_again": _("The node takes work again."),
     "healed_but_cordoned": _("The node is healthy. It takes no work while the cordon of someone else stays."),
     "done_in_service": _("The plan is complete. The node takes work as before."),

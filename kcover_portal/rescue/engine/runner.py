@@ -210,6 +210,13 @@ def _gives_up(context: Context, steps: Sequence[Step]) -> bool:
 
 def attempt(context: Context, action: Callable[[Context], Outcome]) -> Outcome:
     """Runs the action; every error that it can raise becomes an outcome."""
+    try:
+        return _traced(context, action)
+    finally:
+        context.note_not_made()
+
+
+def _traced(context: Context, action: Callable[[Context], Outcome]) -> Outcome:
     step, subject = context.step, traces.subject_of(context.rescue)
     if subject is None:
         return _attempt(context, action)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from django.db import transaction
+from django.db import DatabaseError, transaction
 from django.db.models import F
 
 from kcover import audit, reasons
@@ -132,7 +132,7 @@ class Context:
         destructive: bool,
         wanted: audit.Wanted | None,
     ) -> T:
-        if self._has_begun(kind, target, node=node):
+        if self._has_begun(kind):
             self._ask_once_more(kind, target, node=node)
         else:
             with transaction.atomic():
@@ -186,8 +186,7 @@ class Context:
         if error is None:
             return
         if isinstance(error, HeldBack):
-            # This worker knows that the call was not made, so the count is right even if it dies before it settles.
-            own_rows.update_rescue(self.rescue.pk, calls_begun=F("calls_begun") - 1)
+            self._uncount()
         self._note_failed(kind, target, error, node=node)
         raise error
 
@@ -200,13 +199,31 @@ class Context:
         )
         self.answers.append(self._draft(failed))
 
-    def _has_begun(self, kind: audit.Call, target: str, *, node: str) -> bool:
+    def _has_begun(self, kind: audit.Call) -> bool:
         """Returns whether the write was begun with the decision, a moment ago. A late one is noted as not made."""
+        if self.begun != kind or self.now - self.renewed_at > node_lock.LEASE_RENEW_AFTER:
+            self.note_not_made("call_not_in_time")
+            return False
+        self.begun = None
+        return True
+
+    def note_not_made(self, why: str = "call_not_tried") -> None:
+        """Notes a write that was begun with the decision, and that this attempt has not made. ``why``: a code."""
         begun, self.begun = self.begun, None
-        in_time = self.now - self.renewed_at <= node_lock.LEASE_RENEW_AFTER
-        if begun == kind and not in_time:
-            self._note_failed(kind, target, HeldBack(reasons.of("call_not_in_time")), node=node)
-        return begun == kind and in_time
+        if begun is not None:
+            self._note_failed(begun, f"node {self.node.name}", HeldBack(reasons.of(why)), node=self.node.name)
+            self._uncount()
+
+    def _uncount(self) -> None:
+        """Takes back the count of a call that this worker has not made, whoever has the rescue now.
+
+        At once, so that the count is right even if the worker dies before it settles. A count that stays too high only
+        lets a person check.
+        """
+        try:
+            own_rows.update_rescue(self.rescue.pk, calls_begun=F("calls_begun") - 1)
+        except DatabaseError as error:
+            log.warning("rescue %s: a call that was not made stays counted: %s", self.rescue.pk, error)
 
     def check_guards(self, *, destructive: bool) -> None:
         """Asks again, right before a write, what may hold it back (invariant 37). Raises HeldBack."""

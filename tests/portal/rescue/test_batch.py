@@ -8,9 +8,11 @@ import pytest
 from django.db import DatabaseError, connection
 from django.test.utils import CaptureQueriesContext
 
+from kcover_portal.fleet import queries as fleet_queries
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.incidents.models import Incident
+from kcover_portal.kube import port
 from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue import services
 from kcover_portal.rescue.decide.waiting_incidents import BATCH_INCIDENTS, MAX_WAITING, WaitingIncidents
@@ -244,6 +246,25 @@ def test_a_late_call_is_recorded_as_not_made_and_begun_again() -> None:
         failed = Entry.objects.get(rescue=rescue.pk, verb="cordon.failed")
         assert (failed.data["because"]["code"], failed.data["held_back"]) == ("call_not_in_time", True)
     assert [proofs.broken_claim(rescue) for rescue in Rescue.objects.all()] == [""] * 3
+
+
+def test_a_cordon_that_was_begun_and_not_tried_is_recorded_as_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The portal cannot read the cluster's access, for example because a key is missing."""
+    world = make(nodes=2)
+    due = hurt(world, [1, 2])
+
+    def unusable(cluster: Cluster) -> port.Cluster:
+        raise port.Unavailable("no access")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(fleet_queries, "connect", unusable)
+        services.decide_and_run(due, clock=world.clock)
+    for rescue in Rescue.objects.all():
+        assert [verb for verb in verbs_of(rescue) if verb.startswith("cordon.")] == ["cordon.begun", "cordon.failed"]
+        assert (rescue.state, rescue.calls_begun) == ("waiting", 0)
+    world.pass_time(10)
+    assert cordoned(world) == ["gpu-1", "gpu-2"]
+    assert [proofs.broken_claim(rescue) for rescue in Rescue.objects.all()] == ["", ""]
 
 
 def test_a_rescue_that_was_cancelled_meanwhile_is_not_settled() -> None:
