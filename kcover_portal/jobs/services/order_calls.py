@@ -16,7 +16,7 @@ from kcover_portal.rescue.step import call_answers, recheck_guards
 from kcover_portal.rescue.step.node_lock import LEASE_TIME
 from kcover_portal.runtime.services import claims
 
-CLAIMS = claims.Claims(model=JobOrder, lasts=LEASE_TIME, related=("cluster", "incident"))
+CLAIMS = claims.Claims(model=JobOrder, lasts=LEASE_TIME, state=JobOrder.State.RUNNING, related=("cluster", "incident"))
 BEGUN = "begun"  # of a stored restart: a call that takes work away may have been made
 
 

@@ -30,7 +30,7 @@ LEASE = timedelta(seconds=60)  # longer than any send may take
 PAGING_SECONDS = 40.0  # in which the events of one delivery may begin; the last one has its own time on top
 CLAIM = "claim"
 SEND = "notify.send"
-CLAIMS = claims.Claims(model=Delivery, lasts=LEASE, related=("channel__person",))
+CLAIMS = claims.Claims(model=Delivery, lasts=LEASE, state=Delivery.State.SENDING, related=("channel__person",))
 
 
 def sweep(*, now: datetime) -> None:

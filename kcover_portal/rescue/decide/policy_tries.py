@@ -85,7 +85,7 @@ def _work(row: PolicyTry, until: float, clock: slices.Clock) -> Iterator[slices.
             raise slices.Failed(reasons.of("try_too_long", most=reasons.span(MAX_DURATION)))
         ids = row.pending[: -CHUNK_INCIDENTS - 1 : -1]
         decided, results = _decide(row, rules, ids, past=past, until=until, now=now)
-        yield {"pending": row.pending[:-decided], "begun_at": begun_at}, results
+        yield {"pending": row.pending[: len(row.pending) - decided], "begun_at": begun_at}, results
 
 
 def _replays(row: PolicyTry) -> backtest.Replays:

@@ -27,13 +27,14 @@ class Claims(Generic[Row]):
     """The claims of a model's rows. ``lasts``: the time of a lease. ``related``: what a claimed row is read with.
 
     ``mark``: the column that marks a claim, either a ``token`` that counts claims, or the name of the holder.
-    ``lease``: the column with the end of the lease.
+    ``lease``: the column with the end of the lease. ``state``: of claimed rows; "": the one in which a row was read.
     """
 
     model: type[Row]
     lasts: timedelta
     mark: str = "token"
     lease: str = "lease_until"
+    state: str = ""
     related: tuple[str, ...] = ()
 
     def take(self, due: QuerySet[Row], pk: int, *, now: datetime, **columns: Any) -> Row | None:
@@ -48,11 +49,12 @@ class Claims(Generic[Row]):
     def write(self, row: Row, **columns: Any) -> bool:
         """Writes columns of a claimed row. Returns False if another worker has it, or its state is another one."""
         held: Any = row
-        rows = self.model._default_manager.filter(pk=row.pk, state=held.state, **{self.mark: getattr(row, self.mark)})
-        ours = bool(rows.update(**columns))
-        for name, value in columns.items() if ours else ():
+        ours = {"state": self.state or held.state, self.mark: getattr(row, self.mark)}
+        rows = self.model._default_manager.filter(pk=row.pk, **ours)
+        written = bool(rows.update(**columns))
+        for name, value in columns.items() if written else ():
             setattr(row, name, value)
-        return ours
+        return written
 
     def renew(self, row: Row, *, now: datetime, **columns: Any) -> bool:
         """Writes columns as ``write`` does, and begins the lease again."""

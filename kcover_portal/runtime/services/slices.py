@@ -56,33 +56,40 @@ class SlicedWork:
                 self._advance(pk, clock=clock)
         except concurrency_limits.Busy:
             return  # the next round finds it
-        except Failed as failed:
-            self.end(pk, "failed", failed.reason, now=clock())
 
-    def end(self, pk: int, state: str, because: reasons.Reason | None = None, *, now: datetime) -> None:
+    def end(self, pk: int, state: str, *, now: datetime) -> None:
         """Ends the work, unless it has ended. A worker stops at its next progress."""
-        more = {"because": because.to_json()} if because is not None else {}
         rows = self.model.objects.filter(pk=pk, state__in=self.model.OPEN)
-        rows.update(state=state, ended_at=now, lease_until=None, holder="", pending=[], **more)
+        rows.update(lease_until=None, **_ended(state, now=now))
 
     def _advance(self, pk: int, *, clock: Clock) -> None:
-        mine: claims.Claims[Any] = claims.Claims(model=self.model, lasts=LEASE_TIME, mark="holder")
+        mine: claims.Claims[Any] = claims.Claims(model=self.model, lasts=LEASE_TIME, mark="holder", state="running")
         going_on = self.model.objects.filter(state__in=self.model.OPEN)
         row = mine.take(going_on, pk, now=clock(), state="running", slices=F("slices") + 1)
         if row is None:
             return
         if row.slices > MAX_SLICES:
-            self.end(pk, "failed", self.interrupted, now=clock())
+            mine.put_back(row, **_ended("failed", self.interrupted, now=clock()))
             return
         until = time.monotonic() + SLICE_SECONDS
-        for columns, rows in self.work(row, until, clock):
-            with transaction.atomic():
-                if not mine.renew(row, now=clock(), slices=0, **columns):
+        try:
+            for columns, rows in self.work(row, until, clock):
+                with transaction.atomic():
+                    if not mine.renew(row, now=clock(), slices=0, **columns):
+                        return
+                    if rows:
+                        type(rows[0])._default_manager.bulk_create(rows, ignore_conflicts=True)
+                if time.monotonic() >= until:
+                    mine.put_back(row)
+                    doorbell.ring(self.task, pk)
                     return
-                if rows:
-                    type(rows[0])._default_manager.bulk_create(rows, ignore_conflicts=True)
-            if time.monotonic() >= until:
-                mine.put_back(row)
-                doorbell.ring(self.task, pk)
-                return
-        self.end(pk, "done", now=clock())
+        except Failed as failed:
+            mine.put_back(row, **_ended("failed", failed.reason, now=clock()))
+            return
+        mine.put_back(row, **_ended("done", now=clock()))
+
+
+def _ended(state: str, because: reasons.Reason | None = None, *, now: datetime) -> dict[str, Any]:
+    """The columns of a row whose work has ended. ``because``: why it failed."""
+    more = {"because": because.to_json()} if because is not None else {}
+    return {"state": state, "ended_at": now, "holder": "", "pending": [], **more}
