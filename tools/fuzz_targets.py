@@ -26,9 +26,10 @@ if not settings.configured:
 from agents.probes.log import kmsg, repeats
 from kcover import preflight, wire
 from kcover.faults import machine_check, nvlink5, xid
-from kcover.machines import machine_drivers, mail_replies
+from kcover.machines import machine_drivers
 from kcover.policy import document
 from kcover.preflight import bandwidth
+from kcover.repairs import mail_replies
 from kcover.sources import alertmanager, gpud, health_events, loki, pod_log, prometheus
 from kcover.sources.observation import ObservationBatch, Unreadable
 from kcover.validation import profiles

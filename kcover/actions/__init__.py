@@ -70,7 +70,7 @@ def in_policies() -> dict[str, PolicyAction]:
 
 
 def names(predicate: Callable[[ActionSpec], bool]) -> frozenset[str]:
-    """The names of the actions for which ``which`` returns True."""
+    """The names of the actions for which ``predicate`` returns True."""
     return frozenset(spec.name for spec in ACTIONS.values() if predicate(spec))
 
 

@@ -71,6 +71,11 @@ class Progress(moved_jobs.Progress):
         return self.turn_over - self.turn_since
 
 
+def leaves(*, daemonset: bool, mirror: bool, ended: bool) -> bool:
+    """Return whether a drain leaves a pod alone: one of a DaemonSet, a mirror pod, or one that has ended."""
+    return daemonset or mirror or ended
+
+
 def _plan(attribute: Attributes, options: RuleOptions) -> Args:
     written = durations.parse(attribute.get("waittime", ""))
     wait = DEFAULT_TIME if written is None else written

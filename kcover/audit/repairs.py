@@ -7,8 +7,8 @@ from enum import StrEnum
 from kcover.audit import subjects
 from kcover.audit.base import Act
 from kcover.audit.fleet import Change
-from kcover.machines import repairs
 from kcover.reasons import Reason
+from kcover.repairs import repairs
 
 
 class RepairAct(Act):

@@ -11,7 +11,7 @@ from kcover import actions, reasons
 from kcover.decisions import asks, guards, match
 from kcover.faults import catalog
 from kcover.plans import plan
-from kcover.policy import document
+from kcover.policy import modes
 
 EXCLUDE_LABEL = guards.EXCLUDE_LABEL
 
@@ -145,15 +145,10 @@ def without_match(because: Iterable[reasons.Reason]) -> tuple[reasons.Reason, ..
     return tuple(reason for reason in because if reason.code != "rule_matches")
 
 
-def strictest(*modes: str) -> str:
-    """The strictest of the modes: paused > shadow > approve > enforce."""
-    return min(modes, key=document.MODES.index)
-
-
 def decide(situation: Situation) -> Decision:
     """Decide one fault. The decision gives its reasons also if nothing is to be done."""
     fault, cluster = situation.fault, situation.cluster
-    installed = strictest(cluster.installation_mode, cluster.mode)
+    installed = modes.strictest(cluster.installation_mode, cluster.mode)
     if refusal := _why_unmatched(situation):
         return Decision(answer="none", because=(refusal,), mode=installed)
     chosen, tried = situation.matched or match_rules(situation)
@@ -251,7 +246,7 @@ def _planned(situation: Situation, chosen: match.Candidate) -> Decision:
     return Decision(
         answer="none",
         because=(),
-        mode=strictest(cluster.installation_mode, cluster.mode, rule.mode),
+        mode=modes.strictest(cluster.installation_mode, cluster.mode, rule.mode),
         candidate=chosen,
         steps=plan.of_rule(rule, code=situation.fault.code),
     )

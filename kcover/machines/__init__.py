@@ -1,1 +1,1 @@
-"""Machines and their parts: controllers, repairs, vendors, serial numbers."""
+"""Machines and their parts: controllers, serial numbers, risk."""

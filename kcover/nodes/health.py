@@ -11,13 +11,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from kcover.checks import autopilot
+from kcover.nodes import silence
 
 CAUSES = ("fault", "check", "flapping", "silence", "ready")
 STATES = ("healthy", "unknown", "degraded", "unhealthy")  # best first; the worst one that applies is the answer
-
-HEARTBEAT = timedelta(seconds=30)
-LATE_AFTER_INTERVALS = 2  # without a report
-SILENT_AFTER_INTERVALS = 4
 
 MIN_FLAP_MOVES = 4  # moves of one check or fault within FLAP_WINDOW
 FLAP_WINDOW = timedelta(minutes=30)
@@ -85,17 +82,6 @@ class Health:
     causes: tuple[Cause, ...] = ()
 
 
-def silence(seen_at: datetime | None, *, now: datetime, interval: timedelta = HEARTBEAT) -> str:
-    """``fresh``, ``late``, ``silent``, or ``never``, by the number of missed intervals.
-
-    ``seen_at``: when the portal received the last report, by its own clock.
-    """
-    if seen_at is None:
-        return "never"
-    missed = (now - seen_at) / interval
-    return "silent" if missed > SILENT_AFTER_INTERVALS else "late" if missed > LATE_AFTER_INTERVALS else "fresh"
-
-
 def flapping(moves: Sequence[datetime], *, now: datetime) -> bool:
     """Return whether a check or fault that moved at these times is flapping, so that a good result is not trusted yet.
 
@@ -143,7 +129,7 @@ def of_node(
     faults: Iterable[Fault],
     checks: Iterable[Check],
     now: datetime,
-    interval: timedelta = HEARTBEAT,
+    interval: timedelta = silence.HEARTBEAT,
     out_of_reach: bool = False,
 ) -> Health:
     """The health of the node. ``ready`` None: the node's condition is unknown and proves nothing.
@@ -151,7 +137,7 @@ def of_node(
     ``out_of_reach``: the API server does not answer, so agents' reports may be refused (cause ``unconfirmed``).
     """
     causes = [*_of_faults(faults, now=now), *_of_checks(checks, now=now)]
-    agent_state = silence(seen_at, now=now, interval=interval)
+    agent_state = silence.of(seen_at, now=now, interval=interval)
     if ready is False:
         causes.append(Cause(kind="ready", about="", state="unhealthy"))
     if agent_state in ("silent", "never"):

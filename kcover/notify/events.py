@@ -48,9 +48,6 @@ URGENT_KINDS = KINDS[:12]  # somebody has to act on these: a good choice for a c
 KINDS_WITH_SEVERITY = frozenset({"incident.opened", "incident.closed", "program.fault"})
 MAX_NAMED_NODES = 8  # nodes named in one line
 
-RETRY_DELAYS = tuple(
-    timedelta(seconds=seconds) for seconds in (5, 20, 60, 300, 900, 1800)
-)  # seven attempts in all, in about an hour; a pager's go on with the last delay until the event is too old
 MAX_AGE = timedelta(days=1)  # older events are not sent: they would only bury what is new
 
 
@@ -153,14 +150,3 @@ def reminder_at(sent_at: datetime, expires_at: datetime, *, after: int | None) -
     left = expires_at - sent_at
     wait = left / 2 if after is None else timedelta(seconds=after)
     return sent_at + wait if timedelta(0) < wait < left else None
-
-
-def retry_at(failures: int, *, now: datetime, wait: float = 0) -> datetime | None:
-    """The time of the retry after this many failed attempts; None when attempts are used up.
-
-    ``wait``: the seconds that the receiver asks for (Retry-After); at most the longest retry delay is granted.
-    """
-    if not 1 <= failures <= len(RETRY_DELAYS):
-        return None
-    requested = min(timedelta(seconds=wait), RETRY_DELAYS[-1])
-    return now + max(RETRY_DELAYS[failures - 1], requested)

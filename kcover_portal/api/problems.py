@@ -15,7 +15,7 @@ from rest_framework import exceptions, views
 from rest_framework.response import Response
 
 from kcover import reasons
-from kcover.machines import mail_replies
+from kcover.repairs import mail_replies
 from kcover_portal.accounts import services as accounts
 from kcover_portal.api import body_parsers, http_errors
 from kcover_portal.encryption import KeysUnusable, SecretUnreadable

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kcover.checks import autopilot
-from kcover.policy import document
+from kcover.policy import modes
 from kcover_portal.config import log_format, oidc_settings, setting_values, telemetry_settings
 from kcover_portal.config.setting_values import Variable
 
@@ -244,7 +244,7 @@ VARIABLES = (
     ),
     Variable(
         "KCOVER_MODE",
-        setting_values.checked(document.MODES.__contains__),
+        setting_values.checked(modes.MODES.__contains__),
         "enforce",
         "paused, shadow, approve or enforce",
         "the upper bound for every cluster and rule",

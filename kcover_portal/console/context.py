@@ -12,7 +12,7 @@ from django.utils.functional import Promise, SimpleLazyObject
 from django.utils.translation import gettext_lazy as _
 
 from kcover import reasons
-from kcover.decisions import decide
+from kcover.policy import modes
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import User, Verb
 from kcover_portal.console import home_pages, presentation
@@ -125,12 +125,12 @@ def rights(user: User) -> Rights:
 def banner(seen: accounts.Scope) -> Banner:
     """The global mode, the clusters that are stricter, and the current alarms."""
     installation = runtime.installation()
-    mode = decide.strictest(settings.KCOVER_MODE, installation.mode)
+    mode = modes.strictest(settings.KCOVER_MODE, installation.mode)
     clusters = list(seen.clusters().order_by("name"))
     differing = tuple(
         (cluster.name, fleet.own_mode(cluster), _why(cluster))
         for cluster in clusters
-        if cluster.acted_on_by or decide.strictest(mode, fleet.own_mode(cluster)) != mode
+        if cluster.acted_on_by or modes.strictest(mode, fleet.own_mode(cluster)) != mode
     )
     present = tuple(alarms.alarms(seen, [cluster for cluster in clusters if cluster in seen], now=timezone.now()))
     return Banner(mode, installation.reason if installation.mode == mode else "", differing, present)

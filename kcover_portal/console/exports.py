@@ -31,7 +31,7 @@ class TooSlow(Exception):
 class Stream:
     """The chunks of an export, which holds a place until it ends. Raises TooSlow.
 
-    A slow reader ends after ``MAX_SECONDS``. One that stops reading occupies its place until the lease ends, and its
+    A slow reader ends after ``MAX_DURATION``. One that stops reading occupies its place until the lease ends, and its
     thread until the web server's write times out (see docs/operations/install/install.md).
     """
 

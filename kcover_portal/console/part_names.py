@@ -6,7 +6,7 @@ from typing import Final
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _, pgettext_lazy
 
-from kcover.machines import repairs
+from kcover.repairs import repairs
 
 NAMES: Final[Mapping[str, str | Promise]] = {
     "node": _("Whole machine"),

@@ -9,7 +9,7 @@ from django.utils.translation import gettext, gettext_lazy as _, pgettext
 from kcover import actions
 from kcover.actions.validate import PROFILES
 from kcover.faults import catalog, fault
-from kcover.policy import document
+from kcover.policy import document, modes
 from kcover.policy.document import fault_selector
 from kcover_portal.console import fault_names
 from kcover_portal.runtime.models import Mode
@@ -156,6 +156,6 @@ def phrases() -> dict[str, str]:
     }
 
 
-def modes() -> list[tuple[str, str, str]]:
+def rule_modes() -> list[tuple[str, str, str]]:
     """The modes of a rule: value, label, and what the portal does in it."""
-    return [(mode, str(Mode(mode).label), str(VALUES["mode"][mode])) for mode in document.RULE_MODES]
+    return [(mode, str(Mode(mode).label), str(VALUES["mode"][mode])) for mode in modes.RULE_MODES]

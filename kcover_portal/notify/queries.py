@@ -8,7 +8,7 @@ from typing import Any
 from django.db.models import Count, Exists, Min, OuterRef, Q, QuerySet, Subquery, Value
 from django.db.models.functions import Concat
 
-from kcover.notify import events
+from kcover.notify import events, retries
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger.models import Chain
 from kcover_portal.lib.prepared import Prepared
@@ -105,7 +105,7 @@ def sendable(*, now: datetime) -> QuerySet[Delivery]:
     """The deliveries of ``due``, in the order of their due times."""
     earlier = Delivery.objects.filter(
         channel=OuterRef("channel"), test=False, batching=False, state__in=Delivery.UNDER_WAY
-    ).exclude(channel__kind__in=Channel.PAGERS, state=Delivery.State.PENDING, attempts__gte=len(events.RETRY_DELAYS))
+    ).exclude(channel__kind__in=Channel.PAGERS, state=Delivery.State.PENDING, attempts__gte=len(retries.RETRY_DELAYS))
     return waiting(now=now).exclude(Q(batching=True) & Exists(earlier)).order_by("due_at")
 
 

@@ -4,8 +4,8 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _, pgettext_lazy
 
 from kcover import reasons
-from kcover.machines import repairs
 from kcover.reasons import Reason
+from kcover.repairs import repairs
 from kcover.values.quote import short_text
 from kcover_portal.audit_stream.models import Sink
 from kcover_portal.fleet.models import Cluster, Node

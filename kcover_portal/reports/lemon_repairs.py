@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Final
 
 from kcover import actors, reasons
-from kcover.machines.repairs import Part
+from kcover.repairs.repairs import Part
 from kcover.reports import lemons
 from kcover.reports.lemons import Lemon
 from kcover_portal.accounts.models import Role

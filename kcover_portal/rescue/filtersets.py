@@ -5,7 +5,7 @@ from django.db.models import Q, QuerySet, Value
 from django.db.models.functions import Concat, Trim
 from django.utils.translation import gettext_lazy as _
 
-from kcover.policy import document
+from kcover.policy import modes
 from kcover_portal.fleet.filtersets import Flag
 from kcover_portal.ledger.filtersets import Period, RowNumber
 from kcover_portal.rescue.models import Approval, Decision, Rescue
@@ -19,7 +19,7 @@ STATUSES = (
     *((state, label) for state, label in Rescue.State.choices if state != Rescue.State.HELD),
     ("held", _("On hold")),
 )
-MODES = [(mode, mode) for mode in document.MODES]
+MODES = [(mode, mode) for mode in modes.MODES]
 
 
 class DecisionFilter(Period):

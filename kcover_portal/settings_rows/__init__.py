@@ -19,4 +19,5 @@ from kcover_portal.settings_rows.columns import (
     Several as Several,
     Text as Text,
 )
-from kcover_portal.settings_rows.resource import MAX_NAME as MAX_NAME, Given as Given, Resource as Resource
+from kcover_portal.settings_rows.names import MAX_NAME as MAX_NAME
+from kcover_portal.settings_rows.resource import Given as Given, Resource as Resource

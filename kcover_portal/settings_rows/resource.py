@@ -1,11 +1,10 @@
 """Makes, changes and deletes the rows of one kind, each act with its entry in the audit log."""
 
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from django.db import IntegrityError, models, transaction
 from django.db.models import QuerySet
@@ -16,10 +15,9 @@ from kcover_portal import encryption
 from kcover_portal.ledger import services as ledger
 from kcover_portal.lib import doorbell
 from kcover_portal.lib.errors import FieldError
+from kcover_portal.settings_rows import names
 from kcover_portal.settings_rows.columns import Column, Number, Pairs, Words
 
-MAX_NAME: Final = 63  # characters
-NAME: Final = re.compile(rf"[a-z0-9]([a-z0-9-]{{0,{MAX_NAME - 2}}}[a-z0-9])?")
 Row = TypeVar("Row", bound=models.Model)
 Given = Mapping[str, Any]  # settings by name
 
@@ -108,7 +106,7 @@ class Resource(Generic[Row]):
     def make(self, row: Row, given: Given, *, actor: str, now: datetime) -> Row:
         """Saves a new row, which has its name, kind and cluster already. Raises FieldError."""
         new: Any = row
-        if not NAME.fullmatch(new.name):
+        if not names.NAME.fullmatch(new.name):
             raise FieldError("name", self.name_invalid)
         if self.kinds and new.kind not in self.kinds:
             raise self.unknown_kind(new.kind)

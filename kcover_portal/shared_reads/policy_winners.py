@@ -6,8 +6,9 @@ from datetime import datetime, timedelta
 
 from django.db.models import QuerySet
 
-from kcover.decisions import decide, match
+from kcover.decisions import match
 from kcover.faults import fault
+from kcover.policy import modes
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Node
@@ -76,7 +77,7 @@ def winners(
     clusters: dict[str, tuple[str, list[match.Candidate]]] = {}
     for name in {group.cluster for group in shown}:
         cluster = Cluster.objects.get(name=name)
-        mode = decide.strictest(fleet.mode_of(cluster)[0], fleet.own_mode(cluster))
+        mode = modes.strictest(fleet.mode_of(cluster)[0], fleet.own_mode(cluster))
         clusters[name] = mode, match.rank(queries.candidates(cluster.pk))
     rows = tuple(_row(one, shown, clusters) for one in faults[:MAX_ROWS])
     return Winners(tuple(shown), rows, max(0, len(faults) - MAX_ROWS), max(0, len(groups) - MAX_COLUMNS))
@@ -93,7 +94,7 @@ def _row(wanted: Fault, groups: Iterable[Group], clusters: Mapping[str, tuple[st
     for group in groups:
         mode = clusters[group.cluster][0]
         fitting = (one for one in covering[group.cluster] if match.label_refusal(one.rule, group.labels) is None)
-        cells.append(tuple(Winner(one, decide.strictest(mode, one.rule.mode)) for one in _until_certain(fitting)))
+        cells.append(tuple(Winner(one, modes.strictest(mode, one.rule.mode)) for one in _until_certain(fitting)))
     return Row(kind, code, tuple(cells))
 
 

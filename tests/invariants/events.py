@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from kcover.faults.fault import Fault
-from kcover.machines import repairs
+from kcover.repairs import repairs
 from kcover_portal.incidents import queries as incident_queries
 from kcover_portal.incidents.models import Incident
 from kcover_portal.kube import port

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.test import override_settings
 
-from kcover.machines import repairs
+from kcover.repairs import repairs
 from kcover_portal.checks.services import validations
 from kcover_portal.repairs import services as desk
 from kcover_portal.repairs.models import Repair

@@ -12,7 +12,7 @@ from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger import queries as ledger
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Rescue
-from kcover_portal.rescue.step.node_lock import LEASE_TIME
+from kcover_portal.rescue.step import lease
 from tests.invariants.conftest import DATABASES
 from tests.invariants.observed_cluster import ObservedCluster
 from tests.invariants.testbed import Killed
@@ -42,7 +42,7 @@ class Mortal(World):
             with connection.execute_wrapper(self._sql):
                 super().work()
         except Killed:
-            self.now += LEASE_TIME
+            self.now += lease.TIME
         finally:
             self.kube.moment = lambda *_call: None
 

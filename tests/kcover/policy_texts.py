@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kcover.actions import in_policies, validate
 from kcover.faults import fault
 from kcover.jobs import checkpoint_query
-from kcover.policy import document
+from kcover.policy import document, modes
 from kcover.values import durations, limits
 
 NAMES = st.from_regex(r"[a-z0-9]([a-z0-9.-]{0,20}[a-z0-9])?", fullmatch=True)
@@ -102,7 +102,7 @@ def _rule(draw: Callable[..., Any], index: int, *, own: bool) -> document.Rule:
             "kinds": kinds,
             "application_faults": draw(st.booleans()) if kinds else True,
             "minimum": draw(st.none() | st.builds(document.Minimum, count=st.integers(1, 1_000_000), within=WAITS)),
-            "mode": draw(st.sampled_from(document.RULE_MODES)),
+            "mode": draw(st.sampled_from(modes.RULE_MODES)),
             "budget": draw(
                 st.none()
                 | st.builds(limits.Limit, count=st.integers(1, 1_000_000))

@@ -10,7 +10,7 @@ from kcover import reasons
 from kcover.decisions import match
 from kcover.faults import catalog
 from kcover.plans import plan
-from kcover.policy import document
+from kcover.policy import document, modes
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 OLD = AT - timedelta(days=900)
@@ -54,7 +54,7 @@ def random_rule(rng: random.Random, name: str, *, added: bool) -> match.Candidat
         keys["match"] = selected
     if rng.random() < 0.4:
         keys["nodeSelector"] = {"operator": rng.choice(("any", "all")), "labels": rng.choice(LABELS[1:])}
-    keys["mode"] = rng.choice(document.RULE_MODES)
+    keys["mode"] = rng.choice(modes.RULE_MODES)
     if rng.random() < 0.4:
         keys["approval"] = {"approvers": rng.choice((1, 2))}
     if rng.random() < 0.3:

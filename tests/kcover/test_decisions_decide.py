@@ -9,7 +9,7 @@ import pytest
 from kcover import reasons
 from kcover.decisions import decide, guards, match
 from kcover.plans import plan
-from kcover.policy import document
+from kcover.policy import document, modes
 from kcover.values import limits
 
 NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
@@ -255,7 +255,7 @@ def test_a_wider_plan_continues_on_the_marks_of_a_smaller_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("modes", "wins"),
+    ("named", "wins"),
     [
         (("enforce",), "enforce"),
         (("enforce", "approve"), "approve"),
@@ -263,8 +263,8 @@ def test_a_wider_plan_continues_on_the_marks_of_a_smaller_one() -> None:
         (("shadow", "paused", "approve"), "paused"),
     ],
 )
-def test_the_strictest_mode_wins(modes: tuple[str, ...], wins: str) -> None:
-    assert decide.strictest(*modes) == wins
+def test_the_strictest_mode_wins(named: tuple[str, ...], wins: str) -> None:
+    assert modes.strictest(*named) == wins
 
 
 @pytest.mark.parametrize("place", ["installation_mode", "mode", "rule"])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kcover.faults.fault import CHECK_STATUSES
-from kcover.nodes import health
+from kcover.nodes import health, silence
 
 NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
 FRESH = NOW - timedelta(seconds=10)
@@ -40,13 +40,13 @@ def moved(*minutes_ago: float) -> tuple[datetime, ...]:
     ],
 )
 def test_an_agent_is_late_after_two_intervals_and_silent_after_four(seconds: float, heard: str) -> None:
-    assert health.silence(NOW - timedelta(seconds=seconds), now=NOW) == heard
+    assert silence.of(NOW - timedelta(seconds=seconds), now=NOW) == heard
 
 
 def test_silence_counts_in_the_agents_own_interval() -> None:
     seen_at = NOW - timedelta(seconds=130)
-    assert health.silence(seen_at, now=NOW, interval=timedelta(seconds=60)) == "late"
-    assert health.silence(None, now=NOW) == "never"
+    assert silence.of(seen_at, now=NOW, interval=timedelta(seconds=60)) == "late"
+    assert silence.of(None, now=NOW) == "never"
 
 
 def test_a_node_without_findings_is_healthy() -> None:

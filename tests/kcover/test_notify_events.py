@@ -7,7 +7,7 @@ import pytest
 from kcover import reasons
 from kcover.faults import catalog
 from kcover.needs import Need
-from kcover.notify import events
+from kcover.notify import events, retries
 from kcover.notify.events import Event, Route
 
 NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
@@ -105,10 +105,10 @@ def test_lines_are_sorted_by_urgency_then_age() -> None:
 
 
 def test_retry_delays_grow_and_end() -> None:
-    tries = [events.retry_at(n, now=NOW) for n in range(1, len(events.RETRY_DELAYS) + 1)]
+    tries = [retries.retry_at(n, now=NOW) for n in range(1, len(retries.RETRY_DELAYS) + 1)]
     assert tries[0] == NOW + timedelta(seconds=5)
     assert tries == sorted(tries)
-    assert events.retry_at(len(events.RETRY_DELAYS) + 1, now=NOW) is None
+    assert retries.retry_at(len(retries.RETRY_DELAYS) + 1, now=NOW) is None
 
 
 def test_severities_are_compared_in_the_order_of_the_catalog() -> None:
@@ -120,10 +120,10 @@ def test_severities_are_compared_in_the_order_of_the_catalog() -> None:
 
 
 def test_a_requested_wait_is_granted_up_to_the_longest_delay() -> None:
-    assert events.retry_at(1, now=NOW, wait=2) == NOW + events.RETRY_DELAYS[0]
-    assert events.retry_at(1, now=NOW, wait=90) == NOW + timedelta(seconds=90)
-    assert events.retry_at(1, now=NOW, wait=86_400) == NOW + events.RETRY_DELAYS[-1]
-    assert events.retry_at(7, now=NOW, wait=90) is None
+    assert retries.retry_at(1, now=NOW, wait=2) == NOW + retries.RETRY_DELAYS[0]
+    assert retries.retry_at(1, now=NOW, wait=90) == NOW + timedelta(seconds=90)
+    assert retries.retry_at(1, now=NOW, wait=86_400) == NOW + retries.RETRY_DELAYS[-1]
+    assert retries.retry_at(7, now=NOW, wait=90) is None
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from kcover.machines import repairs
-from kcover.machines.repairs import Move, State, Validation
+from kcover.repairs import repairs
+from kcover.repairs.repairs import Move, State, Validation
 
 NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

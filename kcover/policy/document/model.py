@@ -10,8 +10,6 @@ from kcover.values import limits
 
 KSYUN, KCOVER = "rescue.ksyun.com/v1", "kcover.io/v1"
 RESCUE, STANDBY = "RescuePolicy", "WarmStandbyPolicy"
-MODES = ("paused", "shadow", "approve", "enforce")  # strictest first
-RULE_MODES = ("shadow", "approve", "enforce")
 UNCORDON = "unCordon"  # an action, and an attribute of those that end with a node that could take work again
 CHANNEL = "channel"  # the attribute of actions that tell people
 DRAIN_TIMEOUTS = ("hold", "proceed", "force")

@@ -4,11 +4,11 @@ from typing import Any
 
 from kcover.actions import ACTIONS, validate
 from kcover.nodes import probation
+from kcover.policy import modes
 from kcover.policy.document import actions, fault_selector
 from kcover.policy.document.model import (
     DRAIN_TIMEOUTS,
     KCOVER,
-    RULE_MODES,
     Action,
     Approval,
     Path,
@@ -66,7 +66,7 @@ def _rule(rule: dict[Any, Any], index: int, at: Path, problems: ProblemCollector
         operator=selector.operator,
         labels=selector.labels,
         actions=parsed_actions,
-        mode=problems.choice(rule, "mode", RULE_MODES, "enforce", at),
+        mode=problems.choice(rule, "mode", modes.RULE_MODES, "enforce", at),
         budget=_budget(rule, at, problems),
         cooldown=problems.duration("cooldown", rule["cooldown"], (*at, "cooldown")) if "cooldown" in rule else None,
         approval=_approval(rule.get("approval"), (*at, "approval"), problems),

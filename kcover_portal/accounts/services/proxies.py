@@ -13,9 +13,6 @@ log = logging.getLogger(__name__)
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-IPV6_PREFIX = 64  # bits; a provider gives each customer at least such a network, so single addresses mean nothing
-WIDER_PREFIXES = {"subnet": 56, "site": 48}  # bits, by the kind of network
-
 
 def client_address(request: HttpRequest) -> str:
     """Returns the address of the client; "" if it is unknown."""
@@ -28,13 +25,13 @@ def nearest_untrusted(peer: str, forwarded_for: str) -> str:
     ``peer`` is the other end of the connection, ``forwarded_for`` the header X-Forwarded-For. Each proxy appends the
     address of its own client, so the list is read from its end. A client can write only its beginning.
     """
-    address = _parse(peer)
+    address = parse(peer)
     if address is None:
         return ""
     if forwarded_for and not _is_trusted(address):
         _warn_of_proxy(str(address))
     for hop in reversed(forwarded_for.split(",")):
-        previous = _parse(hop)
+        previous = parse(hop)
         if previous is None or not _is_trusted(address):
             break
         address = previous
@@ -43,35 +40,19 @@ def nearest_untrusted(peer: str, forwarded_for: str) -> str:
 
 def is_trusted(peer: str) -> bool:
     """Returns whether the other end of a connection is a trusted proxy."""
-    address = _parse(peer)
+    address = parse(peer)
     return address is not None and _is_trusted(address)
-
-
-def network(address: str) -> str:
-    """Returns what failures are counted by: the IPv4 address, or the /64 network of an IPv6 address."""
-    parsed = _parse(address)
-    if isinstance(parsed, ipaddress.IPv6Address):
-        return str(ipaddress.ip_network((parsed, IPV6_PREFIX), strict=False))
-    return address
-
-
-def wider_networks(address: str) -> dict[str, str]:
-    """The networks around that of an IPv6 address, by their kind: a provider gives one customer up to a /48."""
-    parsed = _parse(address)
-    if not isinstance(parsed, ipaddress.IPv6Address):
-        return {}
-    return {kind: str(ipaddress.ip_network((parsed, bits), strict=False)) for kind, bits in WIDER_PREFIXES.items()}
 
 
 def is_within(address: str, networks: Iterable[Network | str], *, if_unknown: bool) -> bool:
     """Returns whether the address is in one of the networks; ``if_unknown`` for a Unix socket."""
-    parsed = _parse(address)
+    parsed = parse(address)
     if parsed is None:
         return if_unknown
     return any(parsed in ipaddress.ip_network(network) for network in networks)
 
 
-def _parse(text: str) -> Address | None:
+def parse(text: str) -> Address | None:
     """Parses 192.0.2.1, 192.0.2.1:80, 2001:db8::1 or [2001:db8::1]:80; None for anything else."""
     host = text.strip()
     if host.startswith("["):

@@ -32,7 +32,7 @@ from django.utils.crypto import salted_hmac
 
 from kcover import reasons
 from kcover_portal.accounts.models import AttemptCounter, User
-from kcover_portal.accounts.services import proxies
+from kcover_portal.accounts.services import client_networks
 from kcover_portal.accounts.services.tokens import RetryLater
 from kcover_portal.runtime.services import retention
 
@@ -79,7 +79,7 @@ def of_sign_in(name: str, *, address: str, device: str) -> Attempt:
     """``device``: the browser's id if it signed in to this account before (``sign_ins.device_of``), else ""."""
     if device:
         return {"device": _key("device", device)}
-    network = proxies.network(address)
+    network = client_networks.network(address)
     return {
         "pair": _key("pair", name, network),
         "account": _key("account", name),
@@ -88,7 +88,7 @@ def of_sign_in(name: str, *, address: str, device: str) -> Attempt:
 
 
 def _of_network(address: str) -> dict[str, str]:
-    networks = {"address": proxies.network(address), **proxies.wider_networks(address)}
+    networks = {"address": client_networks.network(address), **client_networks.wider_networks(address)}
     return {kind: _key(kind, found) for kind, found in networks.items()}
 
 
@@ -117,7 +117,7 @@ def of_passkey(*, address: str) -> Attempt:
 
 def of_vendor(sink: str, *, address: str) -> Attempt:
     """An event of a vendor with a wrong signature. Its counters are not those of sign-ins."""
-    network = proxies.network(address)
+    network = client_networks.network(address)
     return {"pair": _key("vendor", sink, network), "address": _key("vendor address", network)}
 
 

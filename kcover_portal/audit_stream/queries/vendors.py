@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kcover.machines import ticket_text
+from kcover.repairs import ticket_text
 from kcover_portal.audit_stream.models import Sink
 from kcover_portal.audit_stream.queries.topics import TICKETS, Record
 

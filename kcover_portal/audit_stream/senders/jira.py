@@ -10,11 +10,11 @@ from typing import Any, Final
 from django.conf import settings
 
 from kcover import actors, reasons
-from kcover.machines import jira, ticket_text
+from kcover.repairs import jira, ticket_text
+from kcover.values import back_off
 from kcover_portal.audit_stream.models import Issue, Sink
 from kcover_portal.audit_stream.queries.topics import Record
 from kcover_portal.audit_stream.senders.jira_client import NOT_FOUND, Client, JiraError
-from kcover_portal.runtime.services import claims
 
 LABEL: Final = "kcover"  # of all issues
 RECORD_SECONDS: Final = 30.0  # for all calls about one record
@@ -127,7 +127,7 @@ def _close(sink: Sink, row: Issue, client: Client, *, now: datetime) -> None:
         if error.status == NOT_FOUND:  # nothing is left to close
             _save(row, closing=False, problem={}, due_at=None)
             return
-        wait = claims.doubled(row.attempts + 1, least=FIRST_WAIT, most=MAX_WAIT, asked=error.wait)
+        wait = back_off.doubled(row.attempts + 1, least=FIRST_WAIT, most=MAX_WAIT, asked=error.wait)
         _save(row, attempts=row.attempts + 1, problem=error.reason.to_json(), due_at=now + wait)
         return
     _save(row, closing=False, problem={}, due_at=None, attempts=0)

@@ -8,7 +8,7 @@ from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 from kcover import reasons
-from kcover.machines import ticket_text
+from kcover.repairs import ticket_text
 from kcover_portal.audit_stream.senders.delivery_error import DeliveryError
 from kcover_portal.lib import outgoing
 

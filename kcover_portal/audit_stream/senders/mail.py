@@ -5,7 +5,7 @@ from typing import Any, Final
 from django.conf import settings
 from django.core.mail import EmailMessage, get_connection
 
-from kcover.machines import mail_replies, ticket_text
+from kcover.repairs import mail_replies, ticket_text
 from kcover_portal import encryption
 from kcover_portal.audit_stream.models import Sink
 from kcover_portal.audit_stream.queries import mail_tokens

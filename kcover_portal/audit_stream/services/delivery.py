@@ -13,6 +13,7 @@ from django.db import transaction
 from django.db.models import F
 
 from kcover import reasons
+from kcover.values import back_off
 from kcover_portal import encryption
 from kcover_portal.audit_stream import queries, senders
 from kcover_portal.audit_stream.models import Position, Sink
@@ -20,7 +21,7 @@ from kcover_portal.audit_stream.queries import vendors
 from kcover_portal.audit_stream.queries.topics import Record
 from kcover_portal.audit_stream.services import refusals
 from kcover_portal.lib import doorbell
-from kcover_portal.runtime.services import claims, leases
+from kcover_portal.runtime.services import leases
 
 log = logging.getLogger(__name__)
 
@@ -98,5 +99,5 @@ def _failed(sink: Sink, reason: reasons.Reason, *, wait: float, now: datetime) -
         attempts=F("attempts") + 1,
         failures=F("failures") + 1,
         problem=reason.to_json(),
-        due_at=now + claims.doubled(sink.attempts + 1, least=LEAST_WAIT, most=MAX_WAIT, asked=wait),
+        due_at=now + back_off.doubled(sink.attempts + 1, least=LEAST_WAIT, most=MAX_WAIT, asked=wait),
     )

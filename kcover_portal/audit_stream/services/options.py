@@ -8,7 +8,7 @@ from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 
 from kcover import reasons
-from kcover.machines import jira
+from kcover.repairs import jira
 from kcover.values.quote import short_repr
 from kcover_portal.audit_stream.models import Sink
 from kcover_portal.audit_stream.queries import vendors

@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from kcover import reasons
-from kcover.machines import repairs
+from kcover.repairs import repairs
 from kcover.validation import nccl, node_verdict
 from kcover_portal.checks.models import ValidatedNode, Validation
 from kcover_portal.fleet.models import Node

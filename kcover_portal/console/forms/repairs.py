@@ -7,7 +7,7 @@ from typing import Any, Final
 from django import forms
 from django.utils.translation import gettext as _, gettext_lazy
 
-from kcover.machines.repairs import Move, Part, Terms
+from kcover.repairs.repairs import Move, Part, Terms
 from kcover_portal.console import part_names
 from kcover_portal.console.forms import Act, widgets
 from kcover_portal.repairs.models import Repair

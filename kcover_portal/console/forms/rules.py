@@ -9,7 +9,7 @@ from django.utils.translation import gettext, gettext_lazy, pgettext_lazy
 
 from kcover import actions
 from kcover.faults import fault
-from kcover.policy import document
+from kcover.policy import modes
 from kcover_portal.console import fault_names, policy_vocabulary
 from kcover_portal.console.forms import widgets
 
@@ -58,7 +58,7 @@ class RuleFields(forms.Form):
 
     def __init__(self, data: Any = None, *, initial: Fields | None = None) -> None:
         super().__init__(data, initial=initial, prefix="rule")
-        self._choose("mode", [(mode, label) for mode, label, _ in policy_vocabulary.modes()])
+        self._choose("mode", [(mode, label) for mode, label, _ in policy_vocabulary.rule_modes()])
         self._choose("kinds", [(kind, str(fault_names.KINDS.get(kind, kind))) for kind in fault.INCIDENT_KINDS])
         self._choose("operator", [("all", gettext("all of the labels")), ("any", gettext("any of the labels"))])
         needed = [("", gettext("not required")), ("1", gettext("1 person")), ("2", gettext("2 people"))]
@@ -219,4 +219,4 @@ def _plain(value: Any) -> Any:
     return value or ""
 
 
-assert set(document.RULE_MODES) <= set(policy_vocabulary.VALUES["mode"])
+assert set(modes.RULE_MODES) <= set(policy_vocabulary.VALUES["mode"])

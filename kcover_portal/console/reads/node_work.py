@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from kcover.decisions import decide, match
+from kcover.decisions import match
+from kcover.policy import modes
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
@@ -67,9 +68,9 @@ def of(node: Node, scope: accounts.Scope, *, now: datetime) -> NodeWork:
 
 def rules(node: Node) -> list[NodeRule]:
     """The active rules that select the node, in the order in which they are tried."""
-    mode = decide.strictest(fleet.mode_of(node.cluster)[0], fleet.own_mode(node.cluster))
+    mode = modes.strictest(fleet.mode_of(node.cluster)[0], fleet.own_mode(node.cluster))
     return [
-        NodeRule(one, decide.strictest(mode, one.rule.mode))
+        NodeRule(one, modes.strictest(mode, one.rule.mode))
         for one in match.rank(policies.candidates(node.cluster_id))
         if match.label_refusal(one.rule, node.labels) is None
     ]

@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_http_methods
 
 from kcover.audit import subjects
-from kcover.machines import repairs as core
+from kcover.repairs import repairs as core
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.console import action_labels, form_dialog, forms, lists

@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_http_methods
 
 from kcover.decisions import guards
-from kcover.policy import document
+from kcover.policy import modes
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.console import form_dialog, forms, presentation, scope_choice
@@ -139,7 +139,7 @@ def mode(request: Request, cluster: str) -> HttpResponse:
         actor, changes = accounts.actor(request.user), {"mode": given["mode"]}
         if row.mode == Mode.PAUSED and given["mode"] != Mode.PAUSED:
             require(request, Verb.RESUME, row)
-        if document.MODES.index(given["mode"]) > document.MODES.index(row.mode):
+        if modes.MODES.index(given["mode"]) > modes.MODES.index(row.mode):
             confirm(request)
         if pending_changes.loosens_settings(row, changes):
             require(request, Verb.CONFIGURE, row)

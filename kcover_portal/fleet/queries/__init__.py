@@ -10,7 +10,7 @@ from django.db.models import Q, QuerySet
 from kcover.decisions import guards
 from kcover.faults.fault import Command as WireCommand
 from kcover.machines import part_serials
-from kcover.nodes import health, topology
+from kcover.nodes import health, silence, topology
 from kcover_portal.encryption import SecretUnreadable
 from kcover_portal.fleet.models import Agent, Cluster, Command, Hardware, Maintenance, Node
 from kcover_portal.fleet.queries.modes import (
@@ -31,8 +31,8 @@ from kcover_portal.lib.prepared import Prepared
 POOL_LABELS = topology.WELL_KNOWN["pool"]
 DESTRUCTIVE = ("reboot", "reset_gpu")  # not offered while everything is paused
 MODEL_LABEL = "nvidia.com/gpu.product"
-AGENT_SILENT_AFTER = health.HEARTBEAT * health.SILENT_AFTER_INTERVALS
-AGENT_LATE_AFTER = health.HEARTBEAT * health.LATE_AFTER_INTERVALS
+AGENT_SILENT_AFTER = silence.HEARTBEAT * silence.SILENT_AFTER_INTERVALS
+AGENT_LATE_AFTER = silence.HEARTBEAT * silence.LATE_AFTER_INTERVALS
 WATCH_GAP = timedelta(seconds=75)  # the watch has contact with a cluster at least every 50 s
 OUT_OF_REACH_AFTER = timedelta(minutes=2)  # then the last state says nothing about now (invariant 34)
 

@@ -8,7 +8,7 @@ from django.conf import settings
 from django.db.models import QuerySet, Subquery
 from django.utils import timezone
 
-from kcover.decisions import decide
+from kcover.policy import modes
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.lib.prepared import Prepared
 from kcover_portal.runtime import queries as runtime
@@ -32,7 +32,7 @@ def own_mode(cluster: Cluster) -> str:
 
 def _own_mode(mode: str, acted_on_by: str, action_lease: bool, acts_until: datetime | None) -> str:
     elsewhere = acted_on_by or (action_lease and not holds_lease(acts_until))
-    return decide.strictest(mode, Mode.SHADOW) if elsewhere else mode
+    return modes.strictest(mode, Mode.SHADOW) if elsewhere else mode
 
 
 def holds_lease(acts_until: datetime | None) -> bool:
@@ -44,7 +44,7 @@ def may_lead(cluster: Cluster) -> bool:
     """Returns whether the modes let the portal act in the cluster once it holds the Lease of ``action_lease``."""
     whole = runtime.installation().mode
     own = _own_mode(cluster.mode, cluster.acted_on_by, action_lease=False, acts_until=None)
-    return decide.strictest(settings.KCOVER_MODE, whole, own) not in MODES_WITHOUT_WRITES
+    return modes.strictest(settings.KCOVER_MODE, whole, own) not in MODES_WITHOUT_WRITES
 
 
 def with_mode(nodes: QuerySet[Node]) -> QuerySet[Node]:
@@ -100,5 +100,5 @@ def _mode_of_row(
 
 
 def _strictest(whole: tuple[str, str], cluster: tuple[str, str]) -> tuple[str, str]:
-    mode = decide.strictest(settings.KCOVER_MODE, whole[0], cluster[0])
+    mode = modes.strictest(settings.KCOVER_MODE, whole[0], cluster[0])
     return mode, whole[1] if whole[0] == Mode.PAUSED else cluster[1]

@@ -11,7 +11,7 @@ from django.db import transaction
 
 from kcover import audit, reasons
 from kcover.decisions import guards
-from kcover.policy import document
+from kcover.policy import modes
 from kcover_portal.fleet import queries, services
 from kcover_portal.fleet.models import Cluster, PendingChange
 from kcover_portal.fleet.services import cluster_settings, pools
@@ -36,7 +36,7 @@ class ChangeRefused(Refused):
 def loosens_mode(row: Cluster | Installation, mode: str | None) -> bool:
     """Returns whether the mode is less strict than the present one; than the one before, during a pause."""
     present = row.resumes_as or Mode.ENFORCE if row.mode == Mode.PAUSED else row.mode
-    return mode is not None and document.MODES.index(mode) > document.MODES.index(present)
+    return mode is not None and modes.MODES.index(mode) > modes.MODES.index(present)
 
 
 def loosens_settings(cluster: Cluster, changes: Mapping[str, Any]) -> bool:

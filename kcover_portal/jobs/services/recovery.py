@@ -11,7 +11,7 @@ from django.db import IntegrityError
 from django.db.models import Q, QuerySet
 
 from kcover import reasons
-from kcover.decisions import decide
+from kcover.policy import modes
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.jobs.models import JobOrder, PodFailure
@@ -68,7 +68,7 @@ def job_recovery(cluster: Cluster) -> str:
 def mode_of(cluster: Cluster) -> str:
     """The strictest mode that holds for restarts that no person orders."""
     recovery = job_recovery(cluster)
-    return decide.strictest(fleet.mode_now(cluster)[0], "shadow" if recovery == OFF else recovery)
+    return modes.strictest(fleet.mode_now(cluster)[0], "shadow" if recovery == OFF else recovery)
 
 
 def recover_job(

@@ -11,6 +11,7 @@ from functools import partial
 from django.db import transaction
 
 from kcover import audit, reasons
+from kcover.values import back_off
 from kcover.values.kube_names import ObjectName
 from kcover_portal.jobs import queries
 from kcover_portal.jobs.models import JobOrder, PodFailure
@@ -22,7 +23,7 @@ from kcover_portal.lib import doorbell
 from kcover_portal.rescue.actions import restart_jobs
 from kcover_portal.rescue.step.jobs import job_window
 from kcover_portal.rescue.step.jobs.job_restart import MAX_NAMES_SHOWN, Restart, missing
-from kcover_portal.runtime.services import claims, retention
+from kcover_portal.runtime.services import retention
 from kcover_portal.workloads import training_jobs
 
 log = logging.getLogger(__name__)
@@ -212,7 +213,7 @@ class _Work(OrderCalls):
             self.end(State.HELD, reasons.of("job_order_given_up", count=attempts, why=why))
             return
         least = COMMAND_OBEYED if is_open and self.order.kind in COMMANDED else timedelta(0)
-        self.wait(why, max(least, claims.doubled(attempts, least=POLL * 2, most=MAX_BACK_OFF)), attempts=attempts)
+        self.wait(why, max(least, back_off.doubled(attempts, least=POLL * 2, most=MAX_BACK_OFF)), attempts=attempts)
 
     def end(self, state: str, why: reasons.Reason) -> None:
         """Settles the order, with its entry."""

@@ -15,7 +15,7 @@ from django.db.models import F
 from django.utils import translation
 
 from kcover import audit, reasons
-from kcover.notify import events
+from kcover.notify import events, retries
 from kcover.reasons import Reason
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.ledger import services as ledger
@@ -52,7 +52,7 @@ def send(delivery_id: int, *, clock: Callable[[], datetime]) -> None:
     if channel is None or not channel.enabled:
         settle(delivery, Delivery.State.DROPPED, reasons.of("channel_off"), now=clock())
         return
-    if delivery.attempts > len(events.RETRY_DELAYS) + 1:
+    if delivery.attempts > len(retries.RETRY_DELAYS) + 1:
         settle(delivery, Delivery.State.FAILED, reasons.of("workers_died"), now=clock())
         return
     if not reminders.drop_obsolete(delivery, now=clock()):
@@ -178,8 +178,8 @@ def _send_failed(delivery: Delivery, channel: Channel, refusal: senders.SendErro
     again, tries = refusal.later and not delivery.test, delivery.attempts
     if channel.pages and now - delivery.opened_at < events.MAX_AGE:
         # Without its end a page stays open until a person looks, and a page that never opened wakes nobody.
-        tries = min(tries, len(events.RETRY_DELAYS))
-    next_try = events.retry_at(tries, now=now, wait=refusal.wait) if again else None
+        tries = min(tries, len(retries.RETRY_DELAYS))
+    next_try = retries.retry_at(tries, now=now, wait=refusal.wait) if again else None
     if next_try is None:
         settle(delivery, Delivery.State.FAILED, refusal.reason, now=now)
         return

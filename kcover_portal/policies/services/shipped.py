@@ -9,7 +9,7 @@ from django.conf import settings
 from django.db import transaction
 
 from kcover import audit, reasons
-from kcover.policy import document
+from kcover.policy import document, modes
 from kcover_portal.ledger import services as ledger
 from kcover_portal.policies import queries
 from kcover_portal.policies.models import Policy
@@ -29,7 +29,7 @@ PACKS = {
     "nvidia": ("defaults.yaml",),
     "ladder": ("ladder.yaml",),
 }
-MODES = document.RULE_MODES
+MODES = modes.RULE_MODES
 FIRST_MODE = "shadow"
 CHANGES = ("new", "changed", "unchanged")
 

@@ -6,7 +6,7 @@ from typing import TypeVar
 from django.db.models import Exists, Model, OuterRef, Q, QuerySet
 
 from kcover.actions import validate
-from kcover.machines import repairs
+from kcover.repairs import repairs
 from kcover_portal.repairs.models import Repair, VendorTerms
 from kcover_portal.repairs.queries import needs
 from kcover_portal.rescue.models import Decision, Rescue

@@ -5,7 +5,7 @@ from datetime import datetime
 from django.db.models import Q
 
 from kcover import reasons
-from kcover.machines import repairs
+from kcover.repairs import repairs
 from kcover_portal.repairs.models import Repair
 
 OPEN = ~Q(state=Repair.State.CLOSED)

@@ -8,9 +8,9 @@ from typing import Any, Final
 from django.db import transaction
 
 from kcover import actors, audit, reasons
-from kcover.machines import repairs
-from kcover.machines.repairs import Move, Part, Validation
 from kcover.reasons import Reason
+from kcover.repairs import repairs
+from kcover.repairs.repairs import Move, Part, Validation
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
 from kcover_portal.lib.errors import FieldError

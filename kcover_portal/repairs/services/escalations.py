@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from kcover import actors, reasons
-from kcover.machines.repairs import Part
 from kcover.reasons import Reason
+from kcover.repairs.repairs import Part
 from kcover_portal.accounts.models import Role
 from kcover_portal.fleet.models import Gpu, Node
 from kcover_portal.incidents.models import Incident

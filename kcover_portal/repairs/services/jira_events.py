@@ -7,8 +7,8 @@ from typing import Any, Final
 from django.db import transaction
 
 from kcover import actors, reasons
-from kcover.machines import jira, repairs, ticket_text, vendor_events
-from kcover.machines.vendor_events import SCOPES
+from kcover.repairs import jira, repairs, ticket_text, vendor_events
+from kcover.repairs.vendor_events import SCOPES
 from kcover.values.quote import short_text
 from kcover_portal.audit_stream import queries as audit_stream
 from kcover_portal.audit_stream.models import Issue, Sink

@@ -8,9 +8,10 @@ from typing import TypeAlias
 from django.db import transaction
 
 from kcover import actors
-from kcover.machines import part_serials, repairs
-from kcover.machines.repairs import Validation
+from kcover.machines import part_serials
 from kcover.reasons import Reason
+from kcover.repairs import repairs
+from kcover.repairs.repairs import Validation
 from kcover_portal.fleet.models import Node
 from kcover_portal.repairs import queries
 from kcover_portal.repairs.models import Repair

@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from kcover import audit, reasons
-from kcover.machines import mail_replies
-from kcover.machines.mail_replies import Reply
+from kcover.repairs import mail_replies
+from kcover.repairs.mail_replies import Reply
 from kcover.values.quote import short_text
 from kcover_portal.accounts.services import failed_attempts
 from kcover_portal.audit_stream import queries as audit_stream

@@ -9,8 +9,8 @@ from django.db import IntegrityError, transaction
 
 from kcover import audit, reasons
 from kcover.audit import codec
-from kcover.machines import repairs
 from kcover.reasons import Reason
+from kcover.repairs import repairs
 from kcover_portal.ledger import services as ledger
 from kcover_portal.lib import doorbell
 from kcover_portal.lib.errors import Refused

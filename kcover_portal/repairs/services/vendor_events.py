@@ -9,8 +9,8 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from kcover import actors, audit, reasons
-from kcover.machines import repairs, vendor_events
-from kcover.machines.vendor_events import VendorEvent
+from kcover.repairs import repairs, vendor_events
+from kcover.repairs.vendor_events import VendorEvent
 from kcover.values.quote import short_text
 from kcover_portal.accounts.services import failed_attempts, throttle
 from kcover_portal.audit_stream.models import Sink

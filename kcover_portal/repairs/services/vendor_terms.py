@@ -5,7 +5,7 @@ from datetime import datetime
 from django.db import transaction
 
 from kcover import audit, reasons
-from kcover.machines import repairs
+from kcover.repairs import repairs
 from kcover_portal.ledger import services as ledger
 from kcover_portal.lib import doorbell
 from kcover_portal.lib.errors import FieldError

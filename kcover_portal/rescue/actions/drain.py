@@ -86,8 +86,8 @@ def _check_guards(context: Context) -> None:
 
 
 def in_the_way(pods: Sequence[port.Pod]) -> list[port.Pod]:
-    """The pods that a drain must move: neither DaemonSet nor mirror pods, nor pods that have ended."""
-    return [pod for pod in pods if not (pod.daemonset or pod.mirror or pod.terminal)]
+    """The pods that a drain must move."""
+    return [pod for pod in pods if not core.leaves(daemonset=pod.daemonset, mirror=pod.mirror, ended=pod.terminal)]
 
 
 def _jobs_to_notify(context: Context, pods: Sequence[port.Pod]) -> Iterable[training_jobs.Job]:

@@ -10,8 +10,8 @@ from django.db import transaction
 
 from kcover import audit, reasons
 from kcover.actions import repair as core
-from kcover.machines import repairs
 from kcover.nodes.node_stage import Stage
+from kcover.repairs import repairs
 from kcover_portal.kube import port
 from kcover_portal.rescue.step import ladder, plan_steps, recheck_guards, repair_desk
 from kcover_portal.rescue.step.context import Context

@@ -28,7 +28,7 @@ from kcover_portal.rescue.decide.external_decider import ExternalAnswer
 from kcover_portal.rescue.engine import batch, runner
 from kcover_portal.rescue.lifecycle import create
 from kcover_portal.rescue.models import Rescue
-from kcover_portal.rescue.step import node_lock
+from kcover_portal.rescue.step import lease, node_lock
 
 log = logging.getLogger(__name__)
 
@@ -36,14 +36,16 @@ Clock = Callable[[], datetime]
 
 
 def decide(
-    incident_id: int, *, now: datetime, lease: bool = False, external: ExternalAnswer | None = None
+    incident_id: int, *, now: datetime, claimed: bool = False, external: ExternalAnswer | None = None
 ) -> Rescue | None:
     """Decide one open incident. Returns the rescue that was opened, None if none was.
 
-    The node's row is locked meanwhile, so that two faults of one node are decided one after the other. ``lease``: open
-    the rescue as claimed by the caller, who runs it at once. ``external``: the answer of the external decider.
+    The node's row is locked meanwhile, so that two faults of one node are decided one after the other.
+
+    ``claimed``: the caller runs the rescue at once, so it is opened as claimed by the caller. ``external``: the answer
+    of the external decider.
     """
-    opened = _decide([incident_id], clock=lambda: now, lease=lease, external=external).opened
+    opened = _decide([incident_id], clock=lambda: now, claimed=claimed, external=external).opened
     return opened[0][0].rescue if opened else None
 
 
@@ -102,7 +104,7 @@ def _decide_all(
 ) -> _Round:
     """Decides incidents together; if that fails, one by one, so that none is stuck because of another."""
     decide_these = partial(
-        _decide, clock=clock, lease=True, external=external, ask_first=ask_first, jobs_known=jobs_known
+        _decide, clock=clock, claimed=True, external=external, ask_first=ask_first, jobs_known=jobs_known
     )
     try:
         return decide_these(incident_ids)
@@ -129,7 +131,7 @@ def _decide(
     incident_ids: Sequence[int],
     *,
     clock: Clock,
-    lease: bool,
+    claimed: bool,
     external: ExternalAnswer | None = None,
     ask_first: bool = False,
     jobs_known: bool = False,
@@ -156,7 +158,7 @@ def _decide(
         if external is not None and not external_decider.still_current(external, cases[0].node.cluster):
             doorbell.ring("rescue.decide", cases[0].incident.pk)
             return found
-        found.opened = _write(decided, clock=clock, lease=lease, now=now)
+        found.opened = _write(decided, clock=clock, claimed=claimed, now=now)
     return found
 
 
@@ -225,7 +227,7 @@ def _answers(cases: Sequence[DecisionCase], external: ExternalAnswer | None, *, 
     return decided
 
 
-def _write(decided: Sequence[DecidedCase], *, clock: Clock, lease: bool, now: datetime) -> list[runner.Begun]:
+def _write(decided: Sequence[DecidedCase], *, clock: Clock, claimed: bool, now: datetime) -> list[runner.Begun]:
     """Writes decisions, rescues and ledger entries; returns the context and the steps of each opened rescue."""
     storms, cluster = storm_rows.keep(decided), decided[0].case.node.cluster.name
     still_open = incidents.mark_decided(
@@ -245,7 +247,7 @@ def _write(decided: Sequence[DecidedCase], *, clock: Clock, lease: bool, now: da
     stored = decision_rows.store(decided, now=now)
     # The lease runs from this moment, however long this transaction waited for the locks before. Of several rescues,
     # those are claimed that begin with one short call; the others are left to the workers.
-    lease_until = clock() + node_lock.LEASE_TIME if lease else None
+    lease_until = clock() + lease.TIME if claimed else None
     openings = {
         it.case.node.pk: create.opening_by_policy(
             it.decision,

@@ -21,7 +21,7 @@ from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue.actions.uncordon import PLANNED_LOOK
 from kcover_portal.rescue.models import Probation, Rescue
 from kcover_portal.rescue.queries import probations
-from kcover_portal.rescue.step import call_answers, errors, node_lock
+from kcover_portal.rescue.step import call_answers, errors, lease, node_lock
 from kcover_portal.rescue.step.errors import AnotherMachine
 from kcover_portal.rescue.step.marks import probation_marks
 
@@ -41,7 +41,7 @@ def end(pk: int, *, clock: Callable[[], datetime]) -> None:
     """Ends a probation that is due. Does nothing if it is not due or another worker has it."""
     now = clock()
     claimed = Probation.objects.filter(pk=pk, ended_at=None, due_at__lte=now)
-    if not claimed.update(due_at=now + node_lock.LEASE_TIME):
+    if not claimed.update(due_at=now + lease.TIME):
         return
     row = Probation.objects.select_related("node__cluster", "rescue").get(pk=pk)
     if row.began_at is None and row.rescue.state in lifecycle.OPEN_RESCUE:

@@ -20,11 +20,11 @@ from kcover_portal.ledger import services as ledger
 from kcover_portal.lib.prepared import PreparedUpdate
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.actions.registry import ACTIONS
-from kcover_portal.rescue.engine import changes, kube_events, next_step, settle
+from kcover_portal.rescue.engine import kube_events, next_step, outcome_columns, settle
 from kcover_portal.rescue.lifecycle import create, replaced_machine
 from kcover_portal.rescue.models import Rescue, Step
 from kcover_portal.rescue.queries import traces
-from kcover_portal.rescue.step import errors, node_lock, own_rows, recheck_guards
+from kcover_portal.rescue.step import errors, lease, node_lock, own_rows, recheck_guards
 from kcover_portal.rescue.step.context import Context, HeldBack
 from kcover_portal.rescue.step.errors import AnotherMachine, LeaseLost, TakenBack
 from kcover_portal.rescue.step.marks import node_marks
@@ -167,9 +167,9 @@ def context_of(rescue: Rescue, step: Step, steps: Sequence[Step], *, clock: Call
 def _claim(rescue_id: int, *, clock: Callable[[], datetime]) -> Begun | None:
     """Takes the lease of a rescue that is due and reserves an attempt of its step; ends it if no step is left."""
     now = clock()
-    lease = {"state": Rescue.State.RUNNING, "token": NEXT_TOKEN, "lease_until": now + node_lock.LEASE_TIME}
+    claimed = {"state": Rescue.State.RUNNING, "token": NEXT_TOKEN, "lease_until": now + lease.TIME}
     with transaction.atomic(), ledger.last():
-        if not _CLAIM.run(lease, rescue=rescue_id, now=now):
+        if not _CLAIM.run(claimed, rescue=rescue_id, now=now):
             return None
         rescue = queries.with_node(rescue_id)
         if node_lock.is_locked(rescue.node, now=now):
@@ -201,7 +201,7 @@ def _gives_up(context: Context, steps: Sequence[Step]) -> bool:
     """
     step = context.step
     step.failures += 1
-    if step.failures < changes.MAX_FAILURES:
+    if step.failures < outcome_columns.MAX_FAILURES:
         own_rows.save_step(step, "failures")
         return False
     settle.settle([(context, steps, Hold(reasons.of("no_outcome", count=step.failures)))])

@@ -16,8 +16,8 @@ from kcover_portal.incidents.queries import seen
 from kcover_portal.ledger import services as ledger
 from kcover_portal.lib import doorbell
 from kcover_portal.rescue import queries
-from kcover_portal.rescue.engine import changes, next_step
-from kcover_portal.rescue.engine.changes import Change
+from kcover_portal.rescue.engine import next_step, outcome_columns
+from kcover_portal.rescue.engine.outcome_columns import Change
 from kcover_portal.rescue.lifecycle import create, replaced_machine, second_round
 from kcover_portal.rescue.models import Rescue, Step
 from kcover_portal.rescue.queries import device_isolations
@@ -91,7 +91,7 @@ def _applied(
 ) -> _Settling:
     """Changes the step, without saving it. Returns the attempt with its change, also that by the end of its rescue."""
     rescue, step, before = context.rescue, context.step, context.step.because
-    change = changes.of(rescue, step, outcome, now=now)
+    change = outcome_columns.of(rescue, step, outcome, now=now)
     for column, value in change.step.items():
         setattr(step, column, value)
     if isinstance(outcome, Done):

@@ -42,8 +42,8 @@ def end(rescue: Rescue, *, now: datetime, token: int | None = None) -> bool:
 def end_faults(rescue: Rescue, *, because: reasons.Reason, now: datetime) -> None:
     """Closes the open faults of the node if the rescue had its machine replaced: they left with the machine.
 
-    If somebody else replaced it, nobody has said why, and the faults stay open. So do faults of the new machine, which
-    may have the same name: only those of known boots of the old machine end.
+    If somebody else replaced it, nobody has said why: ``incidents.services.replaced_machines`` closes what the new
+    machine cannot have. Faults of the new machine stay open: only those of known boots of the old one end.
     """
     steps = rescue.steps.filter(name=replace.SPEC.name)
     if not any(step.progress_as(replace.Progress).committed for step in steps):

@@ -23,15 +23,15 @@ from django.db.models import QuerySet
 from kcover import actions, audit, reasons
 from kcover.actions import validate
 from kcover.reasons import Reason
+from kcover.values import back_off
 from kcover.values.kube_names import ObjectName
 from kcover_portal.fleet import queries as fleet, services as fleet_services
 from kcover_portal.kube import port
 from kcover_portal.ledger import services as ledger
 from kcover_portal.lib import doorbell
 from kcover_portal.rescue.models import Rescue, Step
-from kcover_portal.rescue.step import errors, node_lock, recheck_guards, validator
+from kcover_portal.rescue.step import errors, lease, node_lock, recheck_guards, validator
 from kcover_portal.rescue.step.drivers import agent, job
-from kcover_portal.runtime.services import claims
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ def withdraw(step_id: int, *, clock: Callable[[], datetime]) -> None:
     Does nothing if the step is not due or another worker has it.
     """
     now = clock()
-    if not Step.objects.filter(pk=step_id, withdraw_at__lte=now).update(withdraw_at=now + node_lock.LEASE_TIME):
+    if not Step.objects.filter(pk=step_id, withdraw_at__lte=now).update(withdraw_at=now + lease.TIME):
         return
     step = Step.objects.select_related("rescue__node", "rescue__cluster").get(pk=step_id)
     mode, why = fleet.mode_now(step.rescue.cluster)
@@ -85,7 +85,7 @@ def withdraw(step_id: int, *, clock: Callable[[], datetime]) -> None:
             return
         log.warning("%s: %s is not withdrawn yet: %s", step.rescue.cluster.name, step.rescue, error)
         failures = int(_withdrawal(step).get("failures", 0))
-        seconds = claims.retry_seconds(failures + 1)
+        seconds = back_off.retry_seconds(failures + 1)
         _retry_later(step, seconds=seconds, why=errors.reason_of(error), failed=True, now=clock())
         return
     _note_withdrawn(step, [deleted for deleted in found if deleted is not None], now=clock())
@@ -100,7 +100,7 @@ def _with_requests(steps: QuerySet[Step]) -> list[Step]:
 def _schedule(step: Step, *, now: datetime) -> tuple[ObjectName, ...]:
     """Makes the step due for withdrawal; returns its jobs."""
     # Until then a call that was under way when the rescue was ended may yet create the job.
-    until = (now + node_lock.LEASE_TIME).isoformat()
+    until = (now + lease.TIME).isoformat()
     Step.objects.filter(pk=step.pk).update(
         withdraw_at=now, progress=step.with_progress(withdrawal={"until": until, "failures": 0})
     )

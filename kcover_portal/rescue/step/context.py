@@ -18,7 +18,7 @@ from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.kube import port
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue.models import Rescue, Step
-from kcover_portal.rescue.step import call_answers, claims, errors, node_lock, own_rows, recheck_guards
+from kcover_portal.rescue.step import call_answers, claims, errors, lease, node_lock, own_rows, recheck_guards
 from kcover_portal.rescue.step.errors import AnotherMachine, LeaseLost, WriteForbidden
 
 log = logging.getLogger(__name__)
@@ -201,7 +201,7 @@ class Context:
 
     def _has_begun(self, kind: audit.Call) -> bool:
         """Returns whether the write was begun with the decision, a moment ago. A late one is noted as not made."""
-        if self.begun != kind or self.now - self.renewed_at > node_lock.LEASE_RENEW_AFTER:
+        if self.begun != kind or self.now - self.renewed_at > lease.RENEW_AFTER:
             self.note_not_made("call_not_in_time")
             return False
         self.begun = None
@@ -287,7 +287,7 @@ class Context:
 
         Raises LeaseLost, or node_lock.Busy, and then the next call is not made.
         """
-        if self.now - self.renewed_at > node_lock.LEASE_RENEW_AFTER:
+        if self.now - self.renewed_at > lease.RENEW_AFTER:
             self.renew()
         if self.other_lock is not None:
             self.other_lock.renew(now=self.now)
@@ -295,7 +295,7 @@ class Context:
     def renew(self, **also: Any) -> None:
         """Extends the lease, and updates other columns with it; raises LeaseLost if another worker has the rescue."""
         now = self.now
-        if not own_rows.update_running(self.rescue.pk, self.token, lease_until=now + node_lock.LEASE_TIME, **also):
+        if not own_rows.update_running(self.rescue.pk, self.token, lease_until=now + lease.TIME, **also):
             raise claims.lost(self.claim)
         self.renewed_at = now
 

@@ -9,7 +9,7 @@ node's health need no lock, because only one writer writes them.
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from django.db import transaction
 from django.db.models import F
@@ -19,9 +19,7 @@ from kcover_portal.fleet.models import Node
 from kcover_portal.lib import doorbell
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.models import Rescue
-
-LEASE_TIME = timedelta(seconds=30)  # longer than any single call may take (25 s); renewed before each write
-LEASE_RENEW_AFTER = timedelta(seconds=3)
+from kcover_portal.rescue.step import lease
 
 
 class Busy(reasons.ExplainedError):
@@ -40,7 +38,7 @@ class NodeLock:
 
         Raises Busy if the lock has expired and someone else works on the node; then the call must not be made.
         """
-        if self._until - now < LEASE_TIME - LEASE_RENEW_AFTER:
+        if self._until - now < lease.TIME - lease.RENEW_AFTER:
             self._until = _acquire(self._node, by=self._by, now=now, again=True)
 
     def release(self, *, now: datetime) -> None:
@@ -102,8 +100,8 @@ def _acquire(node: Node, *, by: str, now: datetime, again: bool) -> datetime:
             raise Busy(reasons.of("node_call_in_flight", node=row.name))
         if rescue is not None and rescue.lease_until is not None:  # even if expired: its worker may only be slow
             Rescue.objects.filter(pk=rescue.pk).update(lease_until=None, token=F("token") + 1)
-        Node.objects.filter(pk=row.pk).update(locked_by=by, locked_until=now + LEASE_TIME)
-    return now + LEASE_TIME
+        Node.objects.filter(pk=row.pk).update(locked_by=by, locked_until=now + lease.TIME)
+    return now + lease.TIME
 
 
 def _release(node: Node, *, by: str, now: datetime) -> None:

@@ -7,14 +7,12 @@ later writes is conditional on what marks its claim: a fencing token, or the nam
 import secrets
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from django.db import transaction
 from django.db.models import F, Model, Q, QuerySet
 
 Row = TypeVar("Row", bound=Model)
-RETRY_SECONDS: Final = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)  # after the first, the second, … failed call to a cluster
-MAX_ASKED: Final = timedelta(minutes=30)
 
 
 def free(*, now: datetime, lease: str = "lease_until") -> Q:
@@ -63,17 +61,3 @@ class Claims(Generic[Row]):
     def put_back(self, row: Row, **columns: Any) -> bool:
         """Writes columns as ``write`` does, and ends the lease."""
         return self.write(row, **{self.lease: None}, **columns)
-
-
-def retry_seconds(failures: int) -> float:
-    """The seconds until a call to a cluster is tried again, after this many failures: at least one."""
-    return RETRY_SECONDS[min(failures, len(RETRY_SECONDS)) - 1]
-
-
-def doubled(failures: int, *, least: timedelta, most: timedelta, asked: float = 0.0) -> timedelta:
-    """The wait after this many failures: ``least`` after the first, then twice as long each time, up to ``most``.
-
-    ``asked``: the seconds for which the other side asks (Retry-After); at most MAX_ASKED is granted.
-    """
-    times: int = 2 ** min(failures - 1, 20)
-    return max(min(least * times, most), min(timedelta(seconds=asked), MAX_ASKED))

@@ -13,10 +13,11 @@ from django.db.models import F
 
 from kcover import reasons
 from kcover.sources.observation import Unreadable
+from kcover.values import back_off
 from kcover_portal import encryption
 from kcover_portal.fleet.services import storable_values
 from kcover_portal.lib import doorbell
-from kcover_portal.runtime.services import claims, leases
+from kcover_portal.runtime.services import leases
 from kcover_portal.sources import queries
 from kcover_portal.sources.models import Source
 from kcover_portal.sources.services import gpud_pull, loki_pull, pod_log_pull, prometheus_pull, source_settings
@@ -86,7 +87,7 @@ def _read(source: Source, *, clock: Clock) -> None:
 
 
 def _failed(source: Source, reason: reasons.Reason, *, wait: float, now: datetime) -> None:
-    due_at = now + claims.doubled(source.attempts + 1, least=LEAST_BACK_OFF, most=MAX_BACK_OFF, asked=wait)
+    due_at = now + back_off.doubled(source.attempts + 1, least=LEAST_BACK_OFF, most=MAX_BACK_OFF, asked=wait)
     log.warning("source %s: %s", source.name, reason)
     Source.objects.filter(pk=source.pk).update(attempts=F("attempts") + 1, due_at=due_at)
     source_settings.note_error(source, reason, now=now)

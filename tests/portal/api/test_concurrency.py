@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from kcover.machines.repairs import Part
+from kcover.repairs.repairs import Part
 from kcover_portal.audit_stream import services as sinks
 from kcover_portal.audit_stream.models import Sink
 from kcover_portal.ledger.models import Entry

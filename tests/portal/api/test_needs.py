@@ -8,8 +8,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from kcover.machines.repairs import Part
 from kcover.needs import Need
+from kcover.repairs.repairs import Part
 from kcover_portal.accounts import services as accounts
 from kcover_portal.accounts.models import User
 from kcover_portal.fleet.models import Cluster, Node

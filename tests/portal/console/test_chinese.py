@@ -12,7 +12,7 @@ from django.utils import timezone, translation
 from kcover import reasons
 from kcover.checks import autopilot
 from kcover.decisions import guards
-from kcover.machines.repairs import Part
+from kcover.repairs.repairs import Part
 from kcover_portal.accounts.models import User
 from kcover_portal.checks import services as check_runs
 from kcover_portal.checks.models import CheckRun, CheckTarget, Validation

@@ -16,7 +16,7 @@ from kcover import audit, reasons
 from kcover.decisions import approval, guards
 from kcover.faults import fault
 from kcover.plans import plan
-from kcover.policy import document
+from kcover.policy import modes
 from kcover.values import limits
 from kcover_portal.fleet.models import Command, PendingChange
 from kcover_portal.lib import localization
@@ -130,7 +130,7 @@ def test_requests(verb: str) -> None:
     assert english([reasons.of("replaced_by_request", by="安娜", act=reasons.of(f"act_{verb}"))]) == []
 
 
-@pytest.mark.parametrize("mode", document.MODES)
+@pytest.mark.parametrize("mode", modes.MODES)
 def test_modes_are_named_in_chinese(mode: str) -> None:
     assert english([reasons.of("claim_not_written", mode=reasons.of(f"mode_{mode}"))]) == []
 

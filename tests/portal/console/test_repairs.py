@@ -7,7 +7,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from kcover.machines.repairs import Move, Part
+from kcover.repairs.repairs import Move, Part
 from kcover_portal import needs_person
 from kcover_portal.notify.models import OpenNeed
 from kcover_portal.notify.services import collect

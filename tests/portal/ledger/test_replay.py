@@ -15,7 +15,7 @@ from kcover_portal.ledger.queries import rescue_replay
 from kcover_portal.rescue import services
 from kcover_portal.rescue.control import approval_links
 from kcover_portal.rescue.models import Rescue, Step
-from kcover_portal.rescue.step.node_lock import LEASE_TIME
+from kcover_portal.rescue.step import lease
 from tests.portal.rescue import test_actions_standby, test_actions_webhook
 from tests.portal.rescue.other_system import OtherSystem
 from tests.portal.rescue.world import CORDON, HEAL, NODE, World
@@ -155,7 +155,7 @@ def withdrawn(world: World) -> None:
     cancel(world)
     for _ in range(2):
         services.withdraw(world.step("reboot").pk, clock=world.clock)
-        world.now += LEASE_TIME
+        world.now += lease.TIME
 
 
 def ended_by_a_release(world: World) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kcover.notify import events
+from kcover.notify import events, retries
 from kcover_portal.incidents.models import Incident
 from kcover_portal.notify import services
 from kcover_portal.notify.models import Alert, Channel, Delivery
@@ -123,7 +123,7 @@ def test_a_delivery_to_a_pager_is_given_up_after_a_day(world: World, receiver: R
     world.fault(79)
     receiver.statuses = [502]
     delivered()
-    Delivery.objects.update(attempts=len(events.RETRY_DELAYS))
+    Delivery.objects.update(attempts=len(retries.RETRY_DELAYS))
     for _ in range(2):
         delivered(1800)
         assert Delivery.objects.get().state == "pending"

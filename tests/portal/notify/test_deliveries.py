@@ -9,7 +9,7 @@ import pytest
 from django.utils import timezone
 
 from kcover import reasons
-from kcover.notify import events
+from kcover.notify import retries
 from kcover_portal.notify import queries, senders, services
 from kcover_portal.notify.models import Channel, Delivery, Notice
 from kcover_portal.notify.senders import webhook
@@ -45,11 +45,11 @@ def test_a_receiver_that_is_down_is_retried_at_growing_intervals(
     tell(world)
     delivery = Delivery.objects.get()
     assert (delivery.state, delivery.attempts, codes.code_of(delivery.because)) == ("pending", 1, "host_answered")
-    assert delivery.due_at == world.now + events.RETRY_DELAYS[0]
+    assert delivery.due_at == world.now + retries.RETRY_DELAYS[0]
     channel.refresh_from_db()
     assert reasons.text(channel.trouble) == "127.0.0.1 answered HTTP 500."
-    delivered(events.RETRY_DELAYS[0].total_seconds())
-    delivered(events.RETRY_DELAYS[1].total_seconds())
+    delivered(retries.RETRY_DELAYS[0].total_seconds())
+    delivered(retries.RETRY_DELAYS[1].total_seconds())
     delivery.refresh_from_db()
     assert (delivery.state, delivery.attempts, codes.code_of(delivery.because)) == ("sent", 3, "answered")
     assert len({one["delivery"] for one in receiver.asked}) == 1
@@ -62,10 +62,10 @@ def test_a_delivery_is_given_up_after_an_hour_and_may_be_retried_by_a_person(
 ):
     receiver.statuses = [502]
     gathered(world)
-    for wait in [timedelta(), *events.RETRY_DELAYS, timedelta(hours=1), timedelta(hours=1)]:
+    for wait in [timedelta(), *retries.RETRY_DELAYS, timedelta(hours=1), timedelta(hours=1)]:
         delivered(wait.total_seconds())
     delivery = Delivery.objects.get()
-    assert (delivery.state, delivery.attempts) == ("failed", len(events.RETRY_DELAYS) + 1)
+    assert (delivery.state, delivery.attempts) == ("failed", len(retries.RETRY_DELAYS) + 1)
     assert delivery.closed_at is not None
     receiver.statuses = [200]
     assert services.again(delivery, now=world.now)
@@ -172,7 +172,7 @@ def test_a_message_that_kills_every_worker_is_given_up(world: World, channel: Ch
         raise Killed
 
     monkeypatch.setattr(senders, "send", dying)
-    for _ in range(len(events.RETRY_DELAYS) + 1):
+    for _ in range(len(retries.RETRY_DELAYS) + 1):
         with pytest.raises(Killed):
             services.send(delivery.pk, clock=world.clock)
         world.now += deliveries.LEASE

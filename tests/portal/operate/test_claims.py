@@ -1,4 +1,4 @@
-"""Who has a claimed row, when it is free again, and how long a failure makes it wait."""
+"""Who has a claimed row, and when it is free again."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -47,18 +47,3 @@ def test_a_row_that_somebody_settled_is_no_longer_the_workers(now: datetime) -> 
     Verification.objects.update(state="failed")
     assert not kit.put_back(taken)
     assert Verification.objects.get().lease_until is not None
-
-
-@pytest.mark.parametrize(("failures", "seconds"), [(1, 2), (2, 4), (3, 8), (7, 60), (10_000, 60)])
-def test_the_wait_doubles_up_to_a_limit(failures: int, seconds: int) -> None:
-    assert claims.doubled(failures, least=2 * SECOND, most=60 * SECOND) == seconds * SECOND
-
-
-@pytest.mark.parametrize(("asked", "seconds"), [(1.0, 4), (90.0, 90), (1e6, 1800)])
-def test_the_other_side_may_ask_for_a_longer_wait(asked: float, seconds: int) -> None:
-    assert claims.doubled(2, least=2 * SECOND, most=60 * SECOND, asked=asked) == seconds * SECOND
-
-
-@pytest.mark.parametrize(("failures", "seconds"), [(1, 1.0), (6, 60.0), (7, 60.0)])
-def test_calls_are_tried_again_later_and_later(failures: int, seconds: float) -> None:
-    assert claims.retry_seconds(failures) == seconds

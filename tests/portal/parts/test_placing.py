@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from kcover.machines import parts as core
-from kcover.machines.repairs import Move, Part as RepairPart
+from kcover.repairs.repairs import Move, Part as RepairPart
 from kcover_portal.fleet.models import Cluster, Hardware, Node
 from kcover_portal.fleet.services import parked_nodes
 from kcover_portal.ledger.models import Entry

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kcover.machines.repairs import Move, Part
+from kcover.repairs.repairs import Move, Part
 from kcover_portal.checks.models import ValidatedNode, Validation
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.repairs import services

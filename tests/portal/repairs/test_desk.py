@@ -8,8 +8,8 @@ import pytest
 from django.db import IntegrityError, transaction
 
 from kcover import audit
-from kcover.machines import repairs
-from kcover.machines.repairs import Move, Part, State, Terms
+from kcover.repairs import repairs
+from kcover.repairs.repairs import Move, Part, State, Terms
 from kcover_portal.checks.models import ValidatedNode
 from kcover_portal.fleet.models import Hardware, Node
 from kcover_portal.ledger.models import Entry

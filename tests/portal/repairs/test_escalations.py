@@ -8,7 +8,7 @@ import pytest
 from django.utils import timezone
 
 from kcover import reasons
-from kcover.machines.repairs import Move, Part
+from kcover.repairs.repairs import Move, Part
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.lib import doorbell

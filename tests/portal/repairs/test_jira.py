@@ -12,8 +12,8 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from kcover.machines import jira, repairs, vendor_events
-from kcover.machines.repairs import Move, State
+from kcover.repairs import jira, repairs, vendor_events
+from kcover.repairs.repairs import Move, State
 from kcover_portal.api.v1.repairs import ticket_doors
 from kcover_portal.audit_stream import queries, services as sinks
 from kcover_portal.audit_stream.models import Issue, Sink

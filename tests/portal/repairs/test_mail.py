@@ -18,9 +18,9 @@ from django.test import Client
 from django.utils import timezone
 
 from kcover import reasons
-from kcover.machines import mail_replies
-from kcover.machines.repairs import Move
-from kcover.machines.vendor_events import VendorEvent
+from kcover.repairs import mail_replies
+from kcover.repairs.repairs import Move
+from kcover.repairs.vendor_events import VendorEvent
 from kcover_portal.accounts.models import FailedAttempts
 from kcover_portal.api.v1.repairs import ticket_doors
 from kcover_portal.audit_stream import queries, services as sinks

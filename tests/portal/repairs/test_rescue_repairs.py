@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 import pytest
 from django.utils import timezone
 
-from kcover.machines import repairs
-from kcover.machines.repairs import Move, Part
 from kcover.nodes import node_stage
+from kcover.repairs import repairs
+from kcover.repairs.repairs import Move, Part
 from kcover_portal.fleet import services as fleet
 from kcover_portal.ledger.models import Entry
 from kcover_portal.repairs import services

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import pytest
 from django.core.management import call_command
 
-from kcover.machines.repairs import Move
+from kcover.repairs.repairs import Move
 from kcover_portal.audit_stream import services as sinks
 from kcover_portal.audit_stream.models import Sink
 from kcover_portal.fleet.models import Hardware, Node

@@ -14,8 +14,8 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from kcover.machines.repairs import Move
-from kcover.machines.vendor_events import SCOPES, VendorEvent
+from kcover.repairs.repairs import Move
+from kcover.repairs.vendor_events import SCOPES, VendorEvent
 from kcover_portal.accounts.models import AttemptCounter
 from kcover_portal.api.v1.repairs import ticket_doors, vendor_events as door
 from kcover_portal.audit_stream import services as sinks

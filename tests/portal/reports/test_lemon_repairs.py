@@ -6,7 +6,7 @@ import pytest
 from django.utils import timezone
 
 from kcover import actors
-from kcover.machines.repairs import Move, Part
+from kcover.repairs.repairs import Move, Part
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.ledger.models import Entry
 from kcover_portal.repairs import services as repairs

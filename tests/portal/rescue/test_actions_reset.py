@@ -10,7 +10,7 @@ from kcover_portal.incidents.models import Incident
 from kcover_portal.kube import port
 from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue import services
-from kcover_portal.rescue.step import node_lock
+from kcover_portal.rescue.step import lease
 from kcover_portal.rescue.step.drivers import agent
 from tests.codes import code_of, codes_of, found_in
 from tests.portal.rescue import agents, worker_kills
@@ -189,7 +189,7 @@ def test_a_worker_that_dies_requests_one_reset(reset: World, monkeypatch: pytest
         reset.now += timedelta(seconds=1)
     assert len(agents.commands("reset_gpu")) == after
     reset.report()
-    reset.pass_time(node_lock.LEASE_TIME.total_seconds())
+    reset.pass_time(lease.TIME.total_seconds())
     reset.work()
     assert len(agents.commands("reset_gpu")) == 1
     agents.answers(reset, agents.commands("reset_gpu")[0])

@@ -18,7 +18,7 @@ from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue import services
 from kcover_portal.rescue.actions import registry
 from kcover_portal.rescue.models import Decision, Rescue, Step
-from kcover_portal.rescue.step.node_lock import LEASE_TIME
+from kcover_portal.rescue.step import lease
 from tests.codes import code_of, codes_of, found_in, refused
 from tests.portal.rescue.world import CORDON, NODE, World
 
@@ -483,7 +483,7 @@ def test_a_step_that_breaks_each_time_is_held_for_a_person(world: World, monkeyp
     for _ in range(60):
         with contextlib.suppress(ValueError):
             world.work()
-        world.now += LEASE_TIME + timedelta(seconds=1)
+        world.now += lease.TIME + timedelta(seconds=1)
 
     rescue, step = world.rescue(), world.step("drain")
     assert (rescue.state, rescue.hold, rescue.needs_human) == ("held", "step", True)

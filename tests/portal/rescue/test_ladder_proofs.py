@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from kcover.machines.repairs import Move
+from kcover.repairs.repairs import Move
 from kcover_portal.kube import port
 from kcover_portal.repairs import services as repairs
 from kcover_portal.repairs.models import Repair

@@ -14,7 +14,7 @@ from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue import queries, services
 from kcover_portal.rescue.engine import runner, standby_cleanup
 from kcover_portal.rescue.models import Rescue
-from kcover_portal.rescue.step import node_lock
+from kcover_portal.rescue.step import lease, node_lock
 from tests.codes import codes_of
 from tests.portal.rescue.test_actions_standby import make
 from tests.portal.rescue.test_revoke import jobs, withdraw
@@ -105,9 +105,9 @@ def test_inv_08_a_withdrawal_waits_for_the_running_rescue(world: World) -> None:
     withdrawn = Entry.objects.filter(verb="withdraw.done", subject__startswith="job ")
     assert withdrawn.count() == 1
     assert world.rescue().state == "succeeded"
-    world.pass_time(node_lock.LEASE_TIME.total_seconds())
+    world.pass_time(lease.TIME.total_seconds())
     withdraw(world)
-    assert queries.to_withdraw(now=world.now + node_lock.LEASE_TIME) == []
+    assert queries.to_withdraw(now=world.now + lease.TIME) == []
 
 
 def test_inv_08_a_request_after_a_cancel_waits_for_the_running_call(world: World) -> None:
@@ -190,7 +190,7 @@ def test_inv_08_a_lock_is_not_extended_while_the_nodes_own_rescue_runs(world: Wo
     """The turn ran out, and the rescue did not wait any longer."""
     refused: list[node_lock.Busy] = []
     with node_lock.acquire(world.node(), clock=world.clock) as lock:
-        world.now += node_lock.LEASE_TIME
+        world.now += lease.TIME
 
         def in_its_middle() -> None:
             with pytest.raises(node_lock.Busy) as busy:
@@ -221,7 +221,7 @@ def test_a_lease_taken_with_the_decision_begins_at_its_end(world: World, monkeyp
     of, leases = queries.Situations.of, []
 
     def slowly(self: queries.Situations, node: Node) -> object:
-        world.now += node_lock.LEASE_TIME / 2
+        world.now += lease.TIME / 2
         return of(self, node)
 
     monkeypatch.setattr(queries.Situations, "of", slowly)
@@ -229,7 +229,7 @@ def test_a_lease_taken_with_the_decision_begins_at_its_end(world: World, monkeyp
     world.fault(62)
     for pk in world.node().incidents.values_list("pk", flat=True):
         services.decide_and_run([pk], clock=world.clock)
-    assert leases == [node_lock.LEASE_TIME]
+    assert leases == [lease.TIME]
 
 
 @pytest.mark.parametrize("at", ["list_pods", "evict"])
@@ -240,7 +240,7 @@ def test_inv_08_a_call_of_a_later_step_releases_the_lock_too(world: World, at: s
     flight = Flight(world, (*WRITES, "list_pods"))
 
     def pass_time() -> None:
-        world.now += node_lock.LEASE_TIME / 2
+        world.now += lease.TIME / 2
 
     flight.during("apply_node", pass_time)
     if at == "evict":
@@ -291,7 +291,7 @@ def test_inv_08_the_lock_of_a_dead_worker_expires(world: World) -> None:
     with pytest.raises(Killed):
         withdraw(world)
     uncordon(world)
-    world.pass_time(node_lock.LEASE_TIME.total_seconds() - 1)
+    world.pass_time(lease.TIME.total_seconds() - 1)
     assert world.rescue().state == "running"
     world.pass_time(1)
     assert world.rescue().state == "succeeded"
@@ -307,7 +307,7 @@ def test_inv_09_an_expired_lease_is_lost_to_a_withdrawal(world: World) -> None:
 
     def slowly(name: str, wanted: port.DesiredChange, **more: object) -> object:
         def late(node: port.Node) -> port.NodeChange:
-            world.now += node_lock.LEASE_TIME
+            world.now += lease.TIME
             withdraw(world)
             return wanted(node)
 
@@ -397,7 +397,7 @@ class TestStandby:
 
         def slowly(name: str, wanted: port.DesiredChange, *, expect: Callable[[port.Node], None]) -> object:
             def late(node: port.Node) -> None:
-                world.now += node_lock.LEASE_TIME
+                world.now += lease.TIME
                 with node_lock.acquire(world.node("spare-1"), clock=world.clock):
                     pass
                 expect(node)

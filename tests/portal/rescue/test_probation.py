@@ -19,7 +19,7 @@ from kcover_portal.repairs.models import Repair
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Probation, Rescue
 from kcover_portal.rescue.queries import past_rescues, probations
-from kcover_portal.rescue.step import node_lock
+from kcover_portal.rescue.step import lease
 from tests import proofs
 from tests.codes import code_of, codes_of
 from tests.portal.rescue import agents, worker_kills
@@ -178,7 +178,7 @@ def test_a_rescue_cancelled_at_the_return_leaves_no_probation(returning: World, 
         returning.sync()
     returning.kube.apply_node = real
     services.cancel(returning.rescue(), actor="user:anna", reason="no", now=returning.now)
-    returning.pass_time(node_lock.LEASE_TIME.total_seconds())
+    returning.pass_time(lease.TIME.total_seconds())
     returning.pass_time(60)
     row = Probation.objects.get()
     assert on_probation(returning.kube.get_node(NODE)) == patched

@@ -13,8 +13,7 @@ from kcover_portal.rescue import queries, services
 from kcover_portal.rescue.control import approvals
 from kcover_portal.rescue.engine import runner
 from kcover_portal.rescue.models import Rescue
-from kcover_portal.rescue.step import context
-from kcover_portal.rescue.step.node_lock import LEASE_TIME
+from kcover_portal.rescue.step import context, lease
 from tests.codes import codes_of, found_in, refused
 from tests.portal.rescue import test_actions_webhook
 from tests.portal.rescue.between import before_query
@@ -58,7 +57,7 @@ def test_a_hanging_label_call_does_not_write_to_a_released_node(world: World) ->
         if len(calls) == 2:  # after the cordon: the label hangs until its lease has run out
             services.cancel(world.rescue(), actor="user:ann", reason="", now=world.now)
             released = services.request(world.node(), "release", actor="user:ann", reason="", now=world.now)
-            world.now += LEASE_TIME + timedelta(seconds=1)
+            world.now += lease.TIME + timedelta(seconds=1)
             services.run(released.pk, clock=world.clock)
             assert released.steps.get(state="done").name == "release"
         return real(name, wanted, **more)
@@ -253,7 +252,7 @@ def test_inv_10_a_machine_that_another_system_replaces_is_left_to_it_until_its_c
         world.work()
         assert (Rescue.objects.get().state, Rescue.objects.get().outcome) == ("cancelled", "replaced")
         assert not world.kube.get_node(NODE).unschedulable
-        assert queries.due(now=world.now + LEASE_TIME) == []
+        assert queries.due(now=world.now + lease.TIME) == []
     finally:
         world.uninstall()
         other.stop()

@@ -15,7 +15,7 @@ from kcover_portal.ledger.models import Entry
 from kcover_portal.lib import doorbell
 from kcover_portal.rescue import queries, services
 from kcover_portal.rescue.models import Rescue, Step
-from kcover_portal.rescue.step import node_lock
+from kcover_portal.rescue.step import lease
 from tests.codes import code_of, codes_of, found_in
 from tests.portal.rescue.worker_kills import Killed, kill_at
 from tests.portal.rescue.world import NODE, World
@@ -75,7 +75,7 @@ def test_the_job_is_searched_for_again_when_no_call_can_be_pending(world: World)
         {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": kept, "namespace": "kcover-jobs"}, "spec": spec}
     )  # it arrives
     assert withdraw(world) == 0
-    world.now += node_lock.LEASE_TIME
+    world.now += lease.TIME
     assert withdraw(world) == 1
     assert jobs(world) == []
     assert (verbs(rescue), world.step("reboot").withdraw_at) == (["withdraw.begun", "withdraw.done"], None)
@@ -101,10 +101,10 @@ def test_a_withdrawal_continues_after_its_worker_died(world: World, after: bool)
     with pytest.raises(Killed):
         withdraw(world)
     assert withdraw(world) == 0  # it is the dead one's for as long as a call may take
-    world.now += node_lock.LEASE_TIME
+    world.now += lease.TIME
     assert withdraw(world) == 1
     assert jobs(world) == []
-    world.now += node_lock.LEASE_TIME
+    world.now += lease.TIME
     withdraw(world)
     assert not Step.objects.exclude(withdraw_at=None).exists()
 
@@ -118,7 +118,7 @@ def test_a_worker_that_died_before_it_noted_the_job_is_cleaned_up_after(world: W
     assert "request" not in world.step("reboot").progress
     assert withdraw(world) == 1
     assert jobs(world)  # the call that makes it may still be on its way
-    world.now += node_lock.LEASE_TIME
+    world.now += lease.TIME
     withdraw(world)
     assert jobs(world) == []
 

@@ -1,6 +1,6 @@
 """A worker that dies in the middle of a call to the cluster: nothing of it runs any more, not even error handling."""
 
-from kcover_portal.rescue.step import node_lock
+from kcover_portal.rescue.step import lease
 from tests.kube_fake import FakeCluster
 from tests.portal.rescue.world import World
 
@@ -31,7 +31,7 @@ def work(world: World) -> bool:
     try:
         world.work()
     except Killed:
-        world.now += node_lock.LEASE_TIME
+        world.now += lease.TIME
         world.sync()
         return True
     return False

@@ -15,7 +15,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from kcover import reasons
-from kcover.policy import document
+from kcover.policy import modes
 from kcover.validation import profiles
 from kcover.values.quote import short_repr
 from kcover_portal.accounts import queries as accounts
@@ -282,4 +282,4 @@ def _resumes(cluster: Cluster, body: Mapping[str, Any]) -> bool:
 def _tightens(cluster: Cluster, body: Mapping[str, Any]) -> bool:
     """Returns whether the change only keeps the mode or makes it stricter. Such a change needs no confirmation."""
     wanted = body.get("mode", cluster.mode)
-    return not body.keys() - {"mode"} and document.MODES.index(wanted) <= document.MODES.index(cluster.mode)
+    return not body.keys() - {"mode"} and modes.MODES.index(wanted) <= modes.MODES.index(cluster.mode)

@@ -9,7 +9,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from kcover.machines import ticket_text
+from kcover.repairs import ticket_text
 from kcover_portal.api.body_parsers import MAX_BYTES, StrictJsonParser, refuse_encoded
 from kcover_portal.api.v1 import base
 from kcover_portal.api.v1.repairs import ticket_doors

@@ -12,7 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from kcover import reasons
-from kcover.machines import repairs as core
+from kcover.repairs import repairs as core
 from kcover.values.quote import short_text
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb

@@ -8,7 +8,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from kcover.machines.vendor_events import VendorEvent
+from kcover.repairs.vendor_events import VendorEvent
 from kcover_portal.api.body_parsers import StrictJsonParser, refuse_encoded
 from kcover_portal.api.v1 import base
 from kcover_portal.api.v1.repairs import ticket_doors

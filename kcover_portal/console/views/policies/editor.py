@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from kcover import audit
-from kcover.policy import document
+from kcover.policy import document, modes
 from kcover.values import masked_addresses
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
@@ -160,8 +160,8 @@ def _publish_label(validated: services.ValidationResult) -> str:
     rules = (
         rule for item in validated.policies if isinstance(item.policy, document.Policy) for rule in item.policy.rules
     )
-    modes = {rule.mode for rule in rules}
-    loosest = next((mode for mode in reversed(document.RULE_MODES) if mode in modes), "")
+    used = {rule.mode for rule in rules}
+    loosest = next((mode for mode in reversed(modes.RULE_MODES) if mode in used), "")
     return {
         "shadow": _("Publish in shadow mode"),
         "approve": _("Publish with approval"),

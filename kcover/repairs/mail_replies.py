@@ -16,8 +16,8 @@ from email.message import EmailMessage
 from typing import Any, Final
 
 from kcover import reasons
-from kcover.machines.ticket_text import one_line
-from kcover.machines.vendor_events import VendorEvent
+from kcover.repairs.ticket_text import one_line
+from kcover.repairs.vendor_events import VendorEvent
 from kcover.values.quote import short_text
 
 MARK: Final = "===== kcover: write your reply above this line ====="

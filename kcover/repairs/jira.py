@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kcover import reasons
-from kcover.machines.repairs import State
+from kcover.repairs.repairs import State
 from kcover.values.quote import short_text
 
 SEPARATOR: Final = ";"

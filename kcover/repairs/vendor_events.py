@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 from kcover import reasons
-from kcover.machines.repairs import OPEN, Move, State
+from kcover.repairs.repairs import OPEN, Move, State
 
 MAX_DUE_DAYS: Final = 365  # a vendor cannot silence a reminder for longer
 PLANS: Final = frozenset({"ticket", "due", "assignee", "part", "action"})

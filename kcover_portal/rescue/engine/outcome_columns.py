@@ -9,11 +9,12 @@ from typing import Any, Final
 from kcover import reasons
 from kcover.actions.webhook import Progress as WebhookProgress
 from kcover.reasons import Reason
+from kcover.values import back_off
 from kcover_portal.rescue.control import approvals
 from kcover_portal.rescue.lifecycle import create, replaced_machine, second_round
 from kcover_portal.rescue.lifecycle.create import Ending
 from kcover_portal.rescue.models import Rescue, Step
-from kcover_portal.rescue.step.node_lock import LEASE_TIME
+from kcover_portal.rescue.step import lease
 from kcover_portal.rescue.step.outcomes import (
     Done,
     Failed,
@@ -29,7 +30,6 @@ from kcover_portal.rescue.step.outcomes import (
     StartOver,
     Wait,
 )
-from kcover_portal.runtime.services import claims
 
 POLL_SHARE = 0.1  # of the time that a step has waited
 MAX_POLL_SECONDS = 10.0
@@ -62,7 +62,7 @@ def of(rescue: Rescue, step: Step, outcome: Outcome, *, now: datetime) -> Change
     match outcome:
         case Done(because):
             proved = {"verified": True} if step.spec.proves else {}
-            kept = {"lease_until": now + LEASE_TIME, "hold": "", **proved}
+            kept = {"lease_until": now + lease.TIME, "hold": "", **proved}
             return Change(step=_closed("done", because, now=now), rescue=kept)
         case NeedsApproval():  # from here on the step is gated, as if it had been planned with a gate
             return _ask(rescue, step, now=now)
@@ -109,7 +109,7 @@ def _ask(rescue: Rescue, step: Step, *, now: datetime) -> Change:
 
 
 def _try_again(step: Step, because: Reason, *, after: float | None, counts: bool, now: datetime) -> Change:
-    failures = step.failures + 1 if counts else max(step.failures, min(step.failures + 1, len(claims.RETRY_SECONDS)))
+    failures = step.failures + 1 if counts else max(step.failures, min(step.failures + 1, len(back_off.RETRY_SECONDS)))
     if failures >= MAX_FAILURES:
         return _hold(reasons.of("tried_often", count=failures, why=because), now=now)
     return _pause(because, seconds=max(after or 0.0, _back_off(failures)), failures=failures, now=now)
@@ -198,4 +198,4 @@ def _closed(state: str, because: Reason, *, now: datetime) -> dict[str, Any]:
 
 def _back_off(failures: int) -> float:
     """Seconds until the next try: growing, with jitter so that many rescues do not retry at the same moment."""
-    return claims.retry_seconds(failures) * random.uniform(0.8, 1.2)  # nosec B311
+    return back_off.retry_seconds(failures) * random.uniform(0.8, 1.2)  # nosec B311

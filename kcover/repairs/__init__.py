@@ -1,0 +1,1 @@
+"""The repair desk: what repairs, tickets, vendors, Jira and mails are."""
