@@ -92,9 +92,11 @@ def _advance(context: Context, steps: Sequence[Step], made: Outcome | Exception 
         outcome = made if made is not None else attempt(context, ACTIONS[context.step.name])
         if isinstance(outcome, Exception):
             raise outcome
-        if not settle.settle([(context, steps, outcome)]):
+        settled = settle.settle([(context, steps, outcome)])
+        if not settled:
             release_node(context)
             return None
+        [(_, _, outcome)] = settled
         if not isinstance(outcome, Wait | Retry):
             event = kube_events.of_step(context.rescue, context.step, outcome, now=context.now)
             kube_events.write(context.cluster, [event])
@@ -211,9 +213,12 @@ def _gives_up(context: Context, steps: Sequence[Step]) -> bool:
 def attempt(context: Context, action: Callable[[Context], Outcome]) -> Outcome:
     """Runs the action; every error that it can raise becomes an outcome."""
     try:
-        return _traced(context, action)
-    finally:
+        outcome = _traced(context, action)
+    except Exception:  # not BaseException: what kills a worker leaves no time to note anything
         context.note_not_made()
+        raise
+    context.note_not_made()
+    return outcome
 
 
 def _traced(context: Context, action: Callable[[Context], Outcome]) -> Outcome:

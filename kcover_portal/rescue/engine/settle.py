@@ -64,7 +64,8 @@ class _Settling:
 
 
 def settle(attempts: Sequence[Attempt], *, hands_over: bool = False) -> list[Attempt]:
-    """Settles attempts of rescues of one cluster. Returns those whose leases were still this worker's.
+    """Settles attempts of rescues of one cluster. Returns those whose leases were still this worker's, with the outcome
+    that was settled: a step that would be held reads the callback that came meanwhile.
 
     The facts about the cluster, the end of a step and the beginning of the next are one transaction. ``hands_over``:
     the next steps are left to the workers; without it, this worker keeps the lease for them.
@@ -94,6 +95,8 @@ def _applied(
     change = outcome_columns.of(rescue, step, outcome, now=now)
     for column, value in change.step.items():
         setattr(step, column, value)
+    if isinstance(outcome, Hold) and step.state == Step.State.WAITING:
+        outcome = Wait(0, outcome.reason)  # the other system has called back, so nobody is asked
     if isinstance(outcome, Done):
         if next_step.unfinished(steps) is None:
             change = replace(change, ending=next_step.ending_of(rescue, steps))

@@ -128,6 +128,8 @@ def test_a_callback_that_comes_while_its_step_looks_is_not_lost(
     world.pass_time(seconds)
     heal(world)
     assert world.rescue().outcome == "healed"
+    assert proofs.broken_claim(world.rescue()) == ""
+    assert not Entry.objects.filter(verb="step.held").exists()
 
 
 def test_inv_10_no_probation_ends_while_another_system_has_the_node(make: Any) -> None:
