@@ -215,9 +215,9 @@ def attempt(context: Context, action: Callable[[Context], Outcome]) -> Outcome:
     try:
         outcome = _traced(context, action)
     except Exception:  # not BaseException: what kills a worker leaves no time to note anything
-        context.note_not_made()
+        context.note_not_made(reasons.of("call_not_tried"))
         raise
-    context.note_not_made()
+    context.note_not_made(reasons.of("call_not_tried"))
     return outcome
 
 

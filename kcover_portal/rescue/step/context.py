@@ -202,16 +202,16 @@ class Context:
     def _has_begun(self, kind: audit.Call) -> bool:
         """Returns whether the write was begun with the decision, a moment ago. A late one is noted as not made."""
         if self.begun != kind or self.now - self.renewed_at > lease.RENEW_AFTER:
-            self.note_not_made("call_not_in_time")
+            self.note_not_made(reasons.of("call_not_in_time"))
             return False
         self.begun = None
         return True
 
-    def note_not_made(self, why: str = "call_not_tried") -> None:
-        """Notes a write that was begun with the decision, and that this attempt has not made. ``why``: a code."""
+    def note_not_made(self, why: reasons.Reason) -> None:
+        """Notes a write that was begun with the decision, and that this attempt has not made."""
         begun, self.begun = self.begun, None
         if begun is not None:
-            self._note_failed(begun, f"node {self.node.name}", HeldBack(reasons.of(why)), node=self.node.name)
+            self._note_failed(begun, f"node {self.node.name}", HeldBack(why), node=self.node.name)
             self._uncount()
 
     def _uncount(self) -> None:
