@@ -43,7 +43,7 @@ def cancel(
                 rescue=row.pk, node=row.node.name, step=row.gate or 0, plan_hash=row.plan_hash, reason=reason
             )
             ledger.record(row.cluster.name, act, actor=actor, now=now)
-        ending = create.Ending(state="cancelled", outcome="cancelled", because=because)
+        ending = create.Ending(state="cancelled", because=because)
         if not create.end(rescue, ending, actor=actor, now=now):
             raise RescueRefused(reasons.of("rescue_has_ended", rescue=str(rescue.pk)))
     rescue.refresh_from_db()

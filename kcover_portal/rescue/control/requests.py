@@ -100,7 +100,7 @@ def request(
         under_way = queries.open_on(node)
         if under_way is not None:  # a call of its worker may be in flight, and keeps the node's lock
             because = reasons.of("replaced_by_request", by=actor, act=reasons.of(f"act_{verb}"))
-            ending = create.Ending(state="cancelled", outcome="cancelled", because=because)
+            ending = create.Ending(state="cancelled", because=because)
             create.end(under_way, ending, actor=actor, now=now)
         created = create.create_rescue(
             node,

@@ -1,7 +1,7 @@
 """The changes of a rescue's rows that the outcome of its step asks for. ``settle`` writes them."""
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -33,6 +33,7 @@ from kcover_portal.rescue.step.outcomes import (
 
 POLL_SHARE = 0.1  # of the time that a step has waited
 MAX_POLL_SECONDS = 10.0
+CHECK_AGAIN_AFTER = timedelta(seconds=5)  # the node of a held rescue, if the cluster was away or nothing may be written
 MAX_FAILURES = 40  # about half an hour of back-off, then a person is asked
 WAITS_FOR: Final[Mapping[type[Outcome], Rescue.Hold]] = {
     HandedOver: Rescue.Hold.EXTERNAL,
@@ -54,10 +55,10 @@ class Change:
     again: second_round.Plan | None = None
 
 
-def of(rescue: Rescue, step: Step, outcome: Outcome, *, now: datetime) -> Change:
+def of(rescue: Rescue, step: Step, outcome: Outcome, *, steps: Sequence[Step], now: datetime) -> Change:
     """The change by one outcome. The caller adds the end of a rescue whose last step is done.
 
-    Part of the transaction that writes it.
+    ``steps``: all of the plan, as they are stored. Part of the transaction that writes it.
     """
     match outcome:
         case Done(because):
@@ -74,13 +75,20 @@ def of(rescue: Rescue, step: Step, outcome: Outcome, *, now: datetime) -> Change
         case Hold(because):
             return _hold_or_read_callback(rescue, step, because, now=now)
         case StartOver(because):
-            return _start_over(rescue, step, because, now=now)
+            return _start_over(rescue, step, because, steps=steps, now=now)
         case Failed(because, named):
             return _end(step, "failed", because, outcome=named, now=now)
         case Replaced(because):
             return _end(step, "cancelled", because, outcome=replaced_machine.OUTCOME, now=now)
         case Overruled(because):
             return _end(step, "cancelled", because, now=now)
+
+
+def of_check(outcome: Outcome, *, now: datetime) -> Columns:
+    """The columns of a rescue that stays held after a check of its node."""
+    if isinstance(outcome, Wait | Retry):
+        return {"state": Rescue.State.WAITING, "due_at": now + CHECK_AGAIN_AFTER, "lease_until": None}
+    return {"state": Rescue.State.HELD, "due_at": None, "lease_until": None}
 
 
 def _called_back(rescue: Rescue, step: Step) -> bool:
@@ -105,7 +113,7 @@ def _ask(rescue: Rescue, step: Step, *, now: datetime) -> Change:
     asks = create.awaiting_approval(now + timedelta(seconds=rescue.approval_seconds))
     gated = {"progress": step.with_progress(gated=True)} if approvals.has_begun(step) else {}
     waiting = {"state": Step.State.WAITING, "because": asks["because"], "failures": 0, **gated}
-    return Change(step=waiting, rescue={"gate": step.index, "due_at": None, "lease_until": None, **asks})
+    return Change(step=waiting, rescue={"gate": step.index, **asks})
 
 
 def _try_again(step: Step, because: Reason, *, after: float | None, counts: bool, now: datetime) -> Change:
@@ -115,8 +123,8 @@ def _try_again(step: Step, because: Reason, *, after: float | None, counts: bool
     return _pause(because, seconds=max(after or 0.0, _back_off(failures)), failures=failures, now=now)
 
 
-def _start_over(rescue: Rescue, step: Step, because: Reason, *, now: datetime) -> Change:
-    plan = second_round.of(rescue, step, because=because, now=now)
+def _start_over(rescue: Rescue, step: Step, because: Reason, *, steps: Sequence[Step], now: datetime) -> Change:
+    plan = second_round.of(rescue, step, steps, because=because, now=now)
     if plan is None:
         return _end(step, "failed", because, now=now)
     return Change(
@@ -184,7 +192,7 @@ def _end(step: Step, state: str, because: Reason, *, outcome: str = "", now: dat
         rescue={"verified": False} if step.spec.proves else {},
         ending=Ending(
             state=state,
-            outcome=outcome or state,
+            outcome=outcome,
             because=reasons.of("step_ended", step=step.name, why=because),
             needs_human=state == "failed",
         ),

@@ -7,7 +7,7 @@ claims the rescue does the work, and only under its token can it settle (archite
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from django.db import transaction
 from django.db.models import F
@@ -44,7 +44,6 @@ from kcover_portal.runtime.services import claims
 
 log = logging.getLogger(__name__)
 
-RETRY_AFTER = timedelta(seconds=5)
 NEXT_TOKEN = F("token") + 1
 
 _CLAIM = PreparedUpdate(
@@ -109,22 +108,8 @@ def check_held_node(context: Context, steps: Sequence[Step]) -> None:
     It does nothing else: the step at which the rescue is held is for a person to retry, whatever the watch showed.
     """
     with _recording_answers(context):
-        _settle_check(context, steps, attempt(context, _isolated))
-
-
-def _settle_check(context: Context, steps: Sequence[Step], outcome: Outcome) -> None:
-    rescue = context.rescue
-    if isinstance(outcome, Overruled | Replaced):
-        if not settle.settle([(context, steps, outcome)]):
+        if not settle.settle_check(context, steps, attempt(context, _isolated)):
             release_node(context)
-        return
-    later = isinstance(outcome, Wait | Retry)  # the cluster is away, or nothing may be written
-    state, due = (Rescue.State.WAITING, context.now + RETRY_AFTER) if later else (Rescue.State.HELD, None)
-    with transaction.atomic():
-        held = own_rows.update_running(rescue.pk, rescue.token, state=state, due_at=due, lease_until=None)
-        context.note_answers()
-    if not held:
-        node_lock.release(rescue, now=context.now)
 
 
 @contextmanager

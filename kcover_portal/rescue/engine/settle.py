@@ -87,12 +87,26 @@ def settle(attempts: Sequence[Attempt], *, hands_over: bool = False) -> list[Att
     return [(it.context, it.steps, it.outcome) for it in kept]
 
 
+def settle_check(context: Context, steps: Sequence[Step], outcome: Outcome) -> bool:
+    """Settles a check of a held rescue's node: the rescue ends, or stays held with its step as it is.
+
+    Returns False if the lease was no longer this worker's.
+    """
+    if isinstance(outcome, Overruled | Replaced):
+        return bool(settle([(context, steps, outcome)]))
+    rescue = context.rescue
+    with transaction.atomic():
+        ours = own_rows.update_running(rescue.pk, rescue.token, **outcome_columns.of_check(outcome, now=context.now))
+        context.note_answers()
+    return ours
+
+
 def _applied(
     context: Context, steps: Sequence[Step], outcome: Outcome, *, hands_over: bool, now: datetime
 ) -> _Settling:
     """Changes the step, without saving it. Returns the attempt with its change, also that by the end of its rescue."""
     rescue, step, before = context.rescue, context.step, context.step.because
-    change = outcome_columns.of(rescue, step, outcome, now=now)
+    change = outcome_columns.of(rescue, step, outcome, steps=steps, now=now)
     for column, value in change.step.items():
         setattr(step, column, value)
     if isinstance(outcome, Hold) and step.state == Step.State.WAITING:
@@ -143,7 +157,6 @@ def _follow_done(it: _Settling, *, hands_over: bool, now: datetime) -> None:
     elif hands_over:
         doorbell.ring("rescue.run", rescue.pk)
     elif following is not None:
-        rescue.hold = ""  # as its row says
         next_step.begin(rescue, following, now=now)
     doorbell.publish("rescue", rescue.pk, cluster=it.context.cluster.name)
 

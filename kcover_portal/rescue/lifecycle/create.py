@@ -91,7 +91,7 @@ def opening_by_policy(
         revision=decision.revision,
         on_probation=row.facts["node"]["on_probation"],
         boot_id=node.boot_id if incident.boot_id in ("", node.boot_id) else "",  # otherwise the watch is behind
-        calls_begun=int(begins and "lease_until" in state),  # a rescue that awaits approval is not claimed
+        calls_begun=int(begins and "token" in state),  # a rescue that awaits approval is not claimed
         **state,
     )
 
@@ -110,13 +110,15 @@ def initial_state(gate: dict[str, Any], *, lease_until: datetime | None, now: da
 
 
 def awaiting_approval(expires_at: datetime) -> dict[str, Any]:
-    """The columns of a rescue that waits for approval."""
+    """The columns of a rescue that waits for approval. No worker has it."""
     return {
         "state": Rescue.State.HELD,
         "hold": Rescue.Hold.APPROVAL,
         "because": reasons.of("awaiting_approval").to_json(),
         "needs_human": True,
         "expires_at": expires_at,
+        "due_at": None,
+        "lease_until": None,
     }
 
 
@@ -243,10 +245,10 @@ def create_rescue(node: Node, steps: Sequence[plan.PlannedStep], *, now: datetim
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """How a rescue ends. ``outcome``: in one word, the state where nothing tells it from other such ends."""
+    """How a rescue ends. ``outcome``: in one word; "": its state says all."""
 
     state: str
-    outcome: str
+    outcome: str = ""
     because: reasons.Reason | None = None
     needs_human: bool = False
 
@@ -255,7 +257,7 @@ def ended(ending: Ending, *, now: datetime) -> dict[str, Any]:
     """The columns of a closed rescue."""
     return {
         "state": ending.state,
-        "outcome": ending.outcome,
+        "outcome": ending.outcome or ending.state,
         "hold": "",
         "because": ending.because.to_json() if ending.because else {},
         "needs_human": ending.needs_human,
@@ -302,7 +304,7 @@ def close(rescue: Rescue, ending: Ending, *, actor: str, now: datetime, steps: S
         rescue=rescue.pk,
         node=rescue.node.name,
         state=audit.RescueEnd(ending.state),
-        outcome=ending.outcome,
+        outcome=ending.outcome or ending.state,
         needs_human=ending.needs_human,
         because=ending.because,
         withdrawn=withdrawn,

@@ -4,6 +4,7 @@ The steps from the first one that takes work away are appended again, so that th
 changes the plan, so an approval of the first round does not cover the second.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -12,7 +13,6 @@ from kcover import reasons
 from kcover.plans import plan
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.lib import doorbell
-from kcover_portal.rescue import queries
 from kcover_portal.rescue.models import Rescue, Step
 from kcover_portal.rescue.queries import past_rescues
 
@@ -29,9 +29,11 @@ class Plan:
     because: dict[str, Any]
 
 
-def of(rescue: Rescue, step: Step, *, because: reasons.Reason, now: datetime) -> Plan | None:
-    """The plan with a second round; None if the limits forbid it, or there is nothing to repeat."""
-    steps = queries.steps_of(rescue)
+def of(rescue: Rescue, step: Step, steps: Sequence[Step], *, because: reasons.Reason, now: datetime) -> Plan | None:
+    """The plan with a second round; None if the limits forbid it, or there is nothing to repeat.
+
+    ``steps``: all of the plan, as they are stored.
+    """
     first = next((place for place, planned_step in enumerate(steps) if planned_step.takes_away), None)
     if first is None or step.round >= MAX_ROUNDS or _repairs(rescue, now=now) >= _max_repairs(rescue):
         return None

@@ -29,10 +29,23 @@ def update_running(rescue: int, token: int, **columns: Any) -> bool:
 
 
 def update_each_running(changes: Sequence[tuple[Rescue, Columns]]) -> set[int]:
-    """As ``update_running`` for several rescues, each with columns of its own. Returns the keys of those updated."""
+    """As ``update_running`` for several rescues, each with columns of its own. Returns the keys of those updated.
+
+    Their instances get the values too, but no token: the caller's claim keeps its own.
+    """
     if len(changes) == 1:
         [(rescue, columns)] = changes
-        return {rescue.pk} if _RUNNING.run(columns, rescue=rescue.pk, token=rescue.token) else set()
+        ours = {rescue.pk} if _RUNNING.run(columns, rescue=rescue.pk, token=rescue.token) else set()
+    else:
+        ours = _update_several(changes)
+    for rescue, columns in changes:
+        for column, value in columns.items() if rescue.pk in ours else ():
+            if column != "token":
+                setattr(rescue, column, value)
+    return ours
+
+
+def _update_several(changes: Sequence[tuple[Rescue, Columns]]) -> set[int]:
     rows = Rescue.objects.select_for_update(no_key=True).filter(pk__in=[rescue.pk for rescue, _ in changes])
     tokens = dict(rows.filter(state=Rescue.State.RUNNING).order_by("pk").values_list("pk", "token"))
     ours = [(rescue.pk, columns) for rescue, columns in changes if tokens.get(rescue.pk) == rescue.token]
