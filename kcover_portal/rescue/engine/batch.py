@@ -15,7 +15,7 @@ from django.db import DatabaseError, connection
 from kcover_portal.rescue.actions.registry import ACTIONS
 from kcover_portal.rescue.engine import kube_events, runner, settle
 from kcover_portal.rescue.models import Step
-from kcover_portal.rescue.step import claims
+from kcover_portal.rescue.step import call_checks
 from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.outcomes import Done, Outcome
 
@@ -107,10 +107,10 @@ def _attempts(wave: Sequence[runner.Begun], threads: Threads | None) -> list[Mad
     return made + [(*begun, _attempt(begun[0])) for begun in wave if begun[0].claim in refused]
 
 
-def _check(contexts: Sequence[Context]) -> set[claims.Claim]:
+def _check(contexts: Sequence[Context]) -> set[call_checks.Claim]:
     """Checks the claims together; returns those whose calls must not be made."""
     try:
-        checked = claims.check([context.claim for context in contexts], now=contexts[0].now)
+        checked = call_checks.check([context.claim for context in contexts], now=contexts[0].now)
     except DatabaseError as error:  # each attempt checks its own claim then
         log.warning("%d claims could not be checked together: %s", len(contexts), error)
         return set()

@@ -18,7 +18,7 @@ from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.kube import port
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue.models import Rescue, Step
-from kcover_portal.rescue.step import call_answers, claims, errors, lease, node_lock, own_rows, recheck_guards
+from kcover_portal.rescue.step import call_answers, call_checks, errors, lease, node_lock, own_rows, recheck_guards
 from kcover_portal.rescue.step.errors import AnotherMachine, LeaseLost, WriteForbidden
 
 log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class Context:
     marks_changed: bool = False
     progress_changed: bool = False
     begun: audit.Call | None = None  # a write that was begun with the claim
-    checked: claims.ClaimCheck | None = None  # the claim, checked a moment ago together with others
+    checked: call_checks.CallCheck | None = None  # the claim, checked a moment ago together with others
     other_lock: node_lock.NodeLock | None = None  # on another node, while that is written to
     counted_at: datetime | None = None  # when the guards were last counted and let it pass
     passed_over: tuple[reasons.Reason, ...] = ()  # what a named person passed over for it, by that count
@@ -56,7 +56,7 @@ class Context:
         return self.clock()
 
     @property
-    def claim(self) -> claims.Claim:
+    def claim(self) -> call_checks.Claim:
         """The rescue and the token of its lease."""
         return self.rescue.pk, self.token
 
@@ -180,8 +180,8 @@ class Context:
         Raises HeldBack, LeaseLost.
         """
         checked, self.checked = self.checked, None
-        if checked is None or self.now - checked.at > claims.VALID_FOR:
-            checked = claims.check([self.claim], now=self.now)[self.claim]
+        if checked is None or self.now - checked.at > call_checks.VALID_FOR:
+            checked = call_checks.check([self.claim], now=self.now)[self.claim]
         error = checked.error
         if error is None:
             return
@@ -296,7 +296,7 @@ class Context:
         """Extends the lease, and updates other columns with it; raises LeaseLost if another worker has the rescue."""
         now = self.now
         if not own_rows.update_running(self.rescue.pk, self.token, lease_until=now + lease.TIME, **also):
-            raise claims.lost(self.claim)
+            raise call_checks.lost(self.claim)
         self.renewed_at = now
 
     def _call(self, kind: audit.Call, target: str, *, node: str) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from kcover_portal.rescue import services
 from kcover_portal.rescue.decide.waiting_incidents import BATCH_INCIDENTS, MAX_WAITING, WaitingIncidents
 from kcover_portal.rescue.engine import batch
 from kcover_portal.rescue.models import Decision, Rescue
-from kcover_portal.rescue.step import claims, own_rows
+from kcover_portal.rescue.step import call_checks, own_rows
 from tests import proofs
 from tests.portal.rescue.world import CORDON, HEAL, World
 
@@ -173,21 +173,23 @@ def test_inv_37_a_pause_holds_calls_that_have_not_begun(
     at_once = 1 if threads is None else batch.MAX_CONCURRENT_CALLS
     world = make(nodes=2 * batch.MAX_CONCURRENT_CALLS)
     due = hurt(world, range(1, 2 * batch.MAX_CONCURRENT_CALLS + 1))
-    real, check = world.kube.apply_node, claims.check
+    real, check = world.kube.apply_node, call_checks.check
 
     def paused(*args: object, **more: object) -> object:
         if threads is None:
             Cluster.objects.update(mode="paused")
         return real(*args, **more)
 
-    def paused_after(asked: Sequence[claims.Claim], *, now: datetime) -> dict[claims.Claim, claims.ClaimCheck]:
+    def paused_after(
+        asked: Sequence[call_checks.Claim], *, now: datetime
+    ) -> dict[call_checks.Claim, call_checks.CallCheck]:
         checked = check(asked, now=now)
         if threads is not None:  # threads do not share the transaction of the test
             Cluster.objects.update(mode="paused")
         return checked
 
     world.kube.apply_node = paused
-    monkeypatch.setattr(claims, "check", paused_after)
+    monkeypatch.setattr(call_checks, "check", paused_after)
     services.decide_and_run(due, clock=world.clock, threads=threads)
     assert len(cordoned(world)) == at_once
     waiting = Rescue.objects.filter(state="waiting")

@@ -1,4 +1,4 @@
-"""Check again, right before calls that were begun with the decision, that they may still be made."""
+"""Checks, right before calls that were begun with the decision, that they may still be made: lease and mode."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -16,18 +16,18 @@ Claim = tuple[int, int]  # the key of a rescue, and the token of its lease
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimCheck:
+class CallCheck:
     """The result of a check. ``error``: why the call must not be made; None if it may."""
 
     at: datetime
     error: LeaseLost | recheck_guards.HeldBack | None
 
 
-def check(claims: Collection[Claim], *, now: datetime) -> dict[Claim, ClaimCheck]:
+def check(claims: Collection[Claim], *, now: datetime) -> dict[Claim, CallCheck]:
     """Checks in one statement that the leases are still ours and that writes are allowed."""
     running = Rescue.objects.filter(pk__in=[rescue for rescue, _ in claims], state=Rescue.State.RUNNING)
     modes = dict(fleet.modes_in(running.order_by(), "cluster", "pk", "token"))
-    return {claim: ClaimCheck(now, _error(claim, modes.get(claim))) for claim in claims}
+    return {claim: CallCheck(now, _error(claim, modes.get(claim))) for claim in claims}
 
 
 def _error(claim: Claim, mode: tuple[str, str] | None) -> LeaseLost | recheck_guards.HeldBack | None:
