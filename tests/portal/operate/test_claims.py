@@ -1,4 +1,4 @@
-"""Who has a claimed row, and when it is free again."""
+"""Claims of rows: which worker holds one, and until when."""
 
 from datetime import datetime, timedelta
 from typing import Any
