@@ -241,10 +241,13 @@ def _views(cluster: Cluster, read: Iterable[_Read], *, now: datetime) -> Iterabl
 
 
 def due_orders(*, now: datetime) -> QuerySet[JobOrder]:
-    """The orders that a worker may take further now, in the order of their due times."""
-    return JobOrder.objects.filter(claims.free(now=now), state=JobOrder.State.RUNNING, due_at__lte=now).order_by(
-        "due_at"
-    )
+    """The running orders whose due time has come, also those that a worker has."""
+    return JobOrder.objects.filter(state=JobOrder.State.RUNNING, due_at__lte=now)
+
+
+def claimable_orders(*, now: datetime) -> QuerySet[JobOrder]:
+    """The orders that a worker may claim now, in the order of their due times."""
+    return due_orders(now=now).filter(claims.free(now=now)).order_by("due_at")
 
 
 def _accused(cluster: Cluster, *, now: datetime) -> dict[tuple[str, str, str], list[str]]:

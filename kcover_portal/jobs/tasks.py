@@ -27,7 +27,7 @@ def run(pk: int) -> None:
 @shared_task(name="jobs.sweep")
 def sweep() -> None:
     """Wakes a worker for each order that is due."""
-    for pk in queries.due_orders(now=timezone.now()).values_list("pk", flat=True)[:MAX_ORDERS_PER_SWEEP]:
+    for pk in queries.claimable_orders(now=timezone.now()).values_list("pk", flat=True)[:MAX_ORDERS_PER_SWEEP]:
         doorbell.ring("jobs.run", pk)
 
 

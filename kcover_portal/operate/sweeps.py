@@ -62,7 +62,7 @@ SWEEPS: Final = (
         has_work=_any_row(lambda now: (*notify.unread(), notify_steps.waiting_steps(), notify.sendable(now=now))),
     ),
     Sweep(task="notify.repeat", every=5.0, has_work=_any_row(lambda now: [notify.repeating(now=now)])),
-    Sweep(task="jobs.sweep", every=1.0, has_work=_any_row(lambda now: [jobs.due_orders(now=now)])),
+    Sweep(task="jobs.sweep", every=1.0, has_work=_any_row(lambda now: [jobs.claimable_orders(now=now)])),
     Sweep(task="sources.sweep", every=2.0, has_work=_any_row(lambda now: [sources.due(now=now)])),
     Sweep(task="rescue.advance_tries", every=2.0, has_work=lambda now: bool(policy_tries.due(now=now))),
     Sweep(

@@ -36,7 +36,10 @@ class Claims(Generic[Row]):
     related: tuple[str, ...] = ()
 
     def take(self, due: QuerySet[Row], pk: int, *, now: datetime, **columns: Any) -> Row | None:
-        """Claims the row if it is due and free, with more columns to set. Returns it as it is then, or None."""
+        """Claims the row if it is free, with more columns to set. Returns it as it is then, or None.
+
+        ``due``: the rows that wait for a worker, whether or not one has them: that they are free is added here.
+        """
         mark = F("token") + 1 if self.mark == "token" else secrets.token_hex(16)
         with transaction.atomic(savepoint=False):  # or another worker's claim could be read
             claimed = {self.mark: mark, self.lease: now + self.lasts, **columns}

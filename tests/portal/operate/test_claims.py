@@ -7,6 +7,10 @@ from uuid import uuid4
 import pytest
 
 from kcover_portal.anchors.models import Verification
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.jobs import queries as jobs
+from kcover_portal.jobs.models import JobOrder
+from kcover_portal.notify import queries as notify
 from kcover_portal.notify.models import Delivery
 from kcover_portal.policies.models import PolicyTry
 from kcover_portal.runtime.services import claims
@@ -47,3 +51,15 @@ def test_a_row_that_somebody_settled_is_no_longer_the_workers(now: datetime) -> 
     Verification.objects.update(state="failed")
     assert not kit.put_back(taken)
     assert Verification.objects.get().lease_until is not None
+
+
+@pytest.mark.django_db
+def test_a_sweep_leaves_out_the_due_rows_that_a_worker_has(now: datetime) -> None:
+    """The condition is the sweep's, and the claim's own. What a claim is given has it not a second time."""
+    about = {"requested_at": now, "due_at": now, "lease_until": now + SECOND, "token": 1}
+    JobOrder.objects.create(cluster=Cluster.objects.create(name="c1", created_at=now), kind="Job", name="llm", **about)
+    Delivery.objects.create(key=uuid4(), opened_at=now, due_at=now, lease_until=now + SECOND)
+    for due, claimable in ((jobs.due_orders, jobs.claimable_orders), (notify.waiting, notify.sendable)):
+        assert due(now=now).count() == 1
+        assert not claimable(now=now).exists()
+        assert claimable(now=now + SECOND).count() == 1
