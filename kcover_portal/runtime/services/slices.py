@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any, Final
 
 from django.db import transaction
@@ -62,8 +63,12 @@ class SlicedWork:
         rows = self.model.objects.filter(pk=pk, state__in=self.model.OPEN)
         rows.update(lease_until=None, **_ended(state, now=now))
 
+    @cached_property
+    def _claims(self) -> claims.Claims[Any]:
+        return claims.Claims(model=self.model, lasts=LEASE_TIME, mark="holder", state="running")
+
     def _advance(self, pk: int, *, clock: Clock) -> None:
-        mine: claims.Claims[Any] = claims.Claims(model=self.model, lasts=LEASE_TIME, mark="holder", state="running")
+        mine = self._claims
         going_on = self.model.objects.filter(state__in=self.model.OPEN)
         row = mine.take(going_on, pk, now=clock(), state="running", slices=F("slices") + 1)
         if row is None:
