@@ -66,9 +66,7 @@ def advance(plan_id: int, *, clock: Clock) -> None:
         log.warning("%s waits: %s", plan, error)
     finally:
         if not CLAIMS.put_back(plan, again_at=None if later is None else clock() + later):
-            # It ended meanwhile, and its Jobs are to be deleted at once.
-            for ended in PairPlan.objects.filter(pk=plan.pk, worker=plan.worker):
-                CLAIMS.put_back(ended)
+            CLAIMS.release(plan)  # if it ended meanwhile, its Jobs are to be deleted at once
 
 
 def prune(*, now: datetime) -> None:

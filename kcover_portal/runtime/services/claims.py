@@ -50,9 +50,7 @@ class Claims(Generic[Row]):
     def write(self, row: Row, **columns: Any) -> bool:
         """Writes columns of a claimed row. Returns False if another worker has it, or its state is another one."""
         held: Any = row
-        ours = {"state": self.state or held.state, self.mark: getattr(row, self.mark)}
-        rows = self.model._default_manager.filter(pk=row.pk, **ours)
-        written = bool(rows.update(**columns))
+        written = bool(self._ours(row).filter(state=self.state or held.state).update(**columns))
         for name, value in columns.items() if written else ():
             setattr(row, name, value)
         return written
@@ -64,3 +62,10 @@ class Claims(Generic[Row]):
     def put_back(self, row: Row, **columns: Any) -> bool:
         """Writes columns as ``write`` does, and ends the lease."""
         return self.write(row, **{self.lease: None}, **columns)
+
+    def release(self, row: Row) -> None:
+        """Ends the lease, whatever the row's state is now, unless another worker has the row."""
+        self._ours(row).update(**{self.lease: None})
+
+    def _ours(self, row: Row) -> QuerySet[Row]:
+        return self.model._default_manager.filter(pk=row.pk, **{self.mark: getattr(row, self.mark)})

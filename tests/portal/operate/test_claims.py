@@ -51,6 +51,18 @@ def test_a_row_that_somebody_settled_is_no_longer_the_workers(now: datetime) -> 
     Verification.objects.update(state="failed")
     assert not kit.put_back(taken)
     assert Verification.objects.get().lease_until is not None
+    kit.release(taken)
+    assert (Verification.objects.get().state, Verification.objects.get().lease_until) == ("failed", None)
+
+
+@pytest.mark.django_db
+def test_a_late_worker_does_not_end_the_lease_of_the_next_one(now: datetime) -> None:
+    row, later = Verification.objects.create(owner="user:ann", requested_at=now), now + 60 * SECOND
+    kit = claims.Claims(model=Verification, lasts=60 * SECOND, mark="holder")
+    first, _second = (kit.take(Verification.objects.all(), row.pk, now=moment) for moment in (now, later))
+    assert first is not None
+    kit.release(first)
+    assert Verification.objects.get().lease_until == later + 60 * SECOND
 
 
 @pytest.mark.django_db

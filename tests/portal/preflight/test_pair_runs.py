@@ -155,6 +155,7 @@ def test_a_worker_that_is_late_creates_nothing_for_a_cancelled_plan(sim: SimWorl
     pair_runs.advance(plan.pk, clock=clock)
     assert late
     assert sim.rig.writes() == before
+    assert PairPlan.objects.get(pk=plan.pk).busy_until is None  # its Jobs are deleted without a wait for the lease
 
 
 def test_jobs_that_a_dead_worker_left_are_deleted(sim: SimWorld) -> None:
