@@ -93,7 +93,7 @@ class PreparedUpdate:
         An expression (``F("token") + 1``) becomes part of the statement, which is kept, so it must be a constant. A
         relation is set by its key.
         """
-        key = tuple((name, value if _is_expression(value) else None) for name, value in columns.items())
+        key = tuple((name, value if is_expression(value) else None) for name, value in columns.items())
         statement = self._statements.get(key)
         if statement is None:
             statement = self._statements.setdefault(key, self._compile(dict(key)))
@@ -243,7 +243,8 @@ def _placed(parameters: Sequence[Any], samples: Mapping[str, Any]) -> list[tuple
     return placed
 
 
-def _is_expression(value: Any) -> bool:
+def is_expression(value: Any) -> bool:
+    """Returns whether the database works the value out."""
     return hasattr(value, "resolve_expression")
 
 

@@ -8,6 +8,7 @@ from django.db import transaction
 
 from kcover import audit, reasons
 from kcover_portal.fleet import queries as fleet
+from kcover_portal.jobs import queries
 from kcover_portal.jobs.models import JobOrder
 from kcover_portal.jobs.services import order_guards, recovery
 from kcover_portal.kube import port, reasons as kube_reasons
@@ -15,7 +16,13 @@ from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue.step import call_answers, lease, recheck_guards
 from kcover_portal.runtime.services import claims
 
-CLAIMS = claims.Claims(model=JobOrder, lasts=lease.TIME, state=JobOrder.State.RUNNING, related=("cluster", "incident"))
+CLAIMS = claims.Claims(
+    model=JobOrder,
+    due=queries.due_orders,
+    lasts=lease.TIME,
+    state=JobOrder.State.RUNNING,
+    related=("cluster", "incident"),
+)
 BEGUN = "begun"  # of a stored restart: a call that takes work away may have been made
 
 

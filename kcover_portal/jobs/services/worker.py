@@ -13,7 +13,6 @@ from django.db import transaction
 from kcover import audit, reasons
 from kcover.values import back_off
 from kcover.values.kube_names import ObjectName
-from kcover_portal.jobs import queries
 from kcover_portal.jobs.models import JobOrder, PodFailure
 from kcover_portal.jobs.services import excluded_nodes, failures, orders
 from kcover_portal.jobs.services.order_calls import CLAIMS, HeldBack, OrderCalls, OrderLeaseLost
@@ -41,7 +40,7 @@ State = JobOrder.State
 def run(pk: int, *, clock: Callable[[], datetime]) -> None:
     """Takes a due order as far as it goes now."""
     now = clock()
-    order = CLAIMS.take(queries.due_orders(now=now), pk, now=now)
+    order = CLAIMS.take(pk, now=now)
     if order is None:
         return
     work = _Work(order=order, clock=clock)

@@ -30,7 +30,9 @@ LEASE = timedelta(seconds=60)  # longer than any send may take
 PAGING_SECONDS = 40.0  # in which the events of one delivery may begin; the last one has its own time on top
 CLAIM = "claim"
 SEND = "notify.send"
-CLAIMS = claims.Claims(model=Delivery, lasts=LEASE, state=Delivery.State.SENDING, related=("channel__person",))
+CLAIMS = claims.Claims(
+    model=Delivery, due=queries.waiting, lasts=LEASE, state=Delivery.State.SENDING, related=("channel__person",)
+)
 
 
 def sweep(*, now: datetime) -> None:
@@ -105,7 +107,7 @@ def claim(delivery_id: int, *, now: datetime) -> Delivery | None:
         if queries.sending(now=now) >= queries.MAX_CONCURRENT_SENDS:
             return None
         reserved = {"state": Delivery.State.SENDING, "batching": False, "attempts": F("attempts") + 1}
-        delivery = CLAIMS.take(queries.waiting(now=now), delivery_id, now=now, **reserved)
+        delivery = CLAIMS.take(delivery_id, now=now, **reserved)
         if delivery is None:
             return None
         if not delivery.test:

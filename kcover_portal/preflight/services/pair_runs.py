@@ -42,13 +42,20 @@ GIVEN_UP = reasons.known(
     *("pair_node_busy", "pair_node_not_ready", "pair_node_in_rescue", "pair_node_excluded", "pair_node_gone")
 )
 
-CLAIMS = claims.Claims(model=PairPlan, lasts=LEASE, mark="worker", lease="busy_until", related=("cluster",))
+CLAIMS = claims.Claims(
+    model=PairPlan,
+    due=lambda now: PairPlan.objects.filter(cleaned=False),
+    lasts=LEASE,
+    mark="worker",
+    lease="busy_until",
+    related=("cluster",),
+)
 State, TestState = PairPlan.State, PairTest.State
 
 
 def advance(plan_id: int, *, clock: Clock) -> None:
     """Takes a plan one step further. Safe to call at any time, by any number of workers."""
-    plan = CLAIMS.take(PairPlan.objects.filter(cleaned=False), plan_id, now=clock())
+    plan = CLAIMS.take(plan_id, now=clock())
     if plan is None:
         return
     later: timedelta | None = SILENT_POLL

@@ -4,7 +4,6 @@ from datetime import datetime
 from typing import Final
 
 from django.db import transaction
-from django.db.models import F
 
 from kcover import actions, audit, reasons
 from kcover_portal.ledger import services as ledger
@@ -14,6 +13,7 @@ from kcover_portal.rescue.lifecycle.create import RescueRefused
 from kcover_portal.rescue.models import Rescue, Step
 from kcover_portal.rescue.step import node_lock
 from kcover_portal.rescue.step.drivers import agent
+from kcover_portal.runtime.services import claims
 
 OUTCOMES: Final = ("done", "failed")
 
@@ -77,7 +77,7 @@ def take_over(rescue: Rescue, *, actor: str, reason: str, now: datetime) -> Resc
             needs_human=True,
             due_at=None,
             lease_until=None,
-            token=F("token") + 1,
+            token=claims.NEXT_TOKEN,
         )
         Step.objects.filter(pk=step.pk).update(state=Step.State.FAILED, because=because.to_json(), finished_at=now)
         act = audit.StepHeld(

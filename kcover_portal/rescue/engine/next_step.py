@@ -36,7 +36,7 @@ def begin(rescue: Rescue, step: Step, *, now: datetime) -> bool:
         pending = rescue.expires_at is not None and rescue.expires_at > now
         until = rescue.expires_at if pending else now + timedelta(seconds=rescue.approval_seconds)
         waiting = create.awaiting_approval(until or now)
-        if own_rows.update_running(rescue.pk, rescue.token, **waiting):
+        if own_rows.CLAIMS.write(rescue, **waiting):
             ledger.append(rescue.cluster.name, [held(rescue, step, because=waiting["because"], now=now)])
         doorbell.publish("rescue", rescue.pk, cluster=rescue.cluster.name)
         return False

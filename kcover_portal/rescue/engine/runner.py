@@ -10,21 +10,19 @@ from contextlib import contextmanager
 from datetime import datetime
 
 from django.db import transaction
-from django.db.models import F
 
 from kcover import audit, reasons
 from kcover_portal import tracing
 from kcover_portal.config import log_context
 from kcover_portal.kube import port
 from kcover_portal.ledger import services as ledger
-from kcover_portal.lib.prepared import PreparedUpdate
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.actions.registry import ACTIONS
 from kcover_portal.rescue.engine import kube_events, next_step, outcome_columns, settle
 from kcover_portal.rescue.lifecycle import create, replaced_machine
 from kcover_portal.rescue.models import Rescue, Step
 from kcover_portal.rescue.queries import traces
-from kcover_portal.rescue.step import errors, lease, node_lock, own_rows, recheck_guards
+from kcover_portal.rescue.step import errors, node_lock, own_rows, recheck_guards
 from kcover_portal.rescue.step.context import Context, HeldBack
 from kcover_portal.rescue.step.errors import AnotherMachine, LeaseLost, TakenBack
 from kcover_portal.rescue.step.marks import node_marks
@@ -40,23 +38,8 @@ from kcover_portal.rescue.step.outcomes import (
     Retry,
     Wait,
 )
-from kcover_portal.runtime.services import claims
 
 log = logging.getLogger(__name__)
-
-NEXT_TOKEN = F("token") + 1
-
-_CLAIM = PreparedUpdate(
-    lambda rescue, now: Rescue.objects.filter(
-        claims.free(now=now),
-        pk=rescue,
-        state__in=(Rescue.State.WAITING, Rescue.State.RUNNING),
-        due_at__lte=now,
-    ),
-    rescue=int,
-    now=datetime,
-)
-
 
 Begun = tuple[Context, list[Step]]  # a claimed rescue: the context of its current step, and all steps of its plan
 
@@ -154,11 +137,10 @@ def context_of(rescue: Rescue, step: Step, steps: Sequence[Step], *, clock: Call
 def _claim(rescue_id: int, *, clock: Callable[[], datetime]) -> Begun | None:
     """Takes the lease of a rescue that is due and reserves an attempt of its step; ends it if no step is left."""
     now = clock()
-    claimed = {"state": Rescue.State.RUNNING, "token": NEXT_TOKEN, "lease_until": now + lease.TIME}
     with transaction.atomic(), ledger.last():
-        if not _CLAIM.run(claimed, rescue=rescue_id, now=now):
+        rescue = own_rows.CLAIMS.take(rescue_id, now=now, state=Rescue.State.RUNNING)
+        if rescue is None:
             return None
-        rescue = queries.with_node(rescue_id)
         if node_lock.is_locked(rescue.node, now=now):
             transaction.set_rollback(True)  # still due: whoever releases the lock rings for it
             return None

@@ -94,9 +94,8 @@ def settle_check(context: Context, steps: Sequence[Step], outcome: Outcome) -> b
     """
     if isinstance(outcome, Overruled | Replaced):
         return bool(settle([(context, steps, outcome)]))
-    rescue = context.rescue
     with transaction.atomic():
-        ours = own_rows.update_running(rescue.pk, rescue.token, **outcome_columns.of_check(outcome, now=context.now))
+        ours = own_rows.CLAIMS.write(context.rescue, **outcome_columns.of_check(outcome, now=context.now))
         context.note_answers()
     return ours
 

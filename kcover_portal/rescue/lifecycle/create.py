@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 from django.db import transaction
-from django.db.models import F
 
 from kcover import actions, audit, reasons
 from kcover.decisions import decide as core, match
@@ -22,6 +21,7 @@ from kcover_portal.lib.errors import Refused
 from kcover_portal.rescue.lifecycle import revoke
 from kcover_portal.rescue.models import Decision, Rescue, Step
 from kcover_portal.rescue.step import node_lock, recheck_guards
+from kcover_portal.runtime.services import claims
 
 REPAIRS = "repairs.sweep"  # the task that opens the repairs of nodes left to people, which also runs by the clock
 APPROVAL_TIME = timedelta(days=1)  # default of rules: long enough for every shift
@@ -264,7 +264,7 @@ def ended(ending: Ending, *, now: datetime) -> dict[str, Any]:
         "closed_at": now,
         "due_at": None,
         "lease_until": None,
-        "token": F("token") + 1,
+        "token": claims.NEXT_TOKEN,
     }
 
 

@@ -84,9 +84,12 @@ def at_odds() -> QuerySet[Node]:
 
 def claimable(*, now: datetime) -> QuerySet[Rescue]:
     """Rescues that a worker may claim: due, and without a lease that still runs; in the order of their due times."""
-    return Rescue.objects.filter(claims.free(now=now), state__in=("waiting", "running"), due_at__lte=now).order_by(
-        "due_at", "pk"
-    )
+    return due_rescues(now=now).filter(claims.free(now=now)).order_by("due_at", "pk")
+
+
+def due_rescues(*, now: datetime) -> QuerySet[Rescue]:
+    """Rescues whose time has come, also those that a worker has."""
+    return Rescue.objects.filter(state__in=("waiting", "running"), due_at__lte=now)
 
 
 def due(*, now: datetime) -> list[tuple[int, int]]:
@@ -103,16 +106,6 @@ _DUE_IN_CLUSTER = Prepared(
     lambda now, cluster: claimable(now=now).filter(cluster=cluster).values_list("pk", "token")[:MAX_DUE],
     now=datetime,
     cluster=int,
-)
-
-
-def with_node(rescue: int) -> Rescue:
-    """The rescue with its node and clusters. Raises LookupError if it does not exist."""
-    return _WITH_NODE.get(rescue=rescue)
-
-
-_WITH_NODE = Prepared(
-    lambda rescue: Rescue.objects.order_by().select_related("node__cluster", "cluster").filter(pk=rescue), rescue=int
 )
 
 

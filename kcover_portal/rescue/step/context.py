@@ -295,7 +295,8 @@ class Context:
     def renew(self, **also: Any) -> None:
         """Extends the lease, and updates other columns with it; raises LeaseLost if another worker has the rescue."""
         now = self.now
-        if not own_rows.update_running(self.rescue.pk, self.token, lease_until=now + lease.TIME, **also):
+        columns = {"lease_until": now + lease.TIME, **also}
+        if not own_rows.CLAIMS.update(self.rescue.pk, self.token, Rescue.State.RUNNING, columns):
             raise call_checks.lost(self.claim)
         self.renewed_at = now
 

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from datetime import datetime
 
 from django.db import transaction
-from django.db.models import F
 
 from kcover import reasons
 from kcover_portal.fleet.models import Node
@@ -20,6 +19,7 @@ from kcover_portal.lib import doorbell
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.step import lease
+from kcover_portal.runtime.services import claims
 
 
 class Busy(reasons.ExplainedError):
@@ -99,7 +99,7 @@ def _acquire(node: Node, *, by: str, now: datetime, again: bool) -> datetime:
         if acts or (is_locked(row, now=now) and row.locked_by != by):
             raise Busy(reasons.of("node_call_in_flight", node=row.name))
         if rescue is not None and rescue.lease_until is not None:  # even if expired: its worker may only be slow
-            Rescue.objects.filter(pk=rescue.pk).update(lease_until=None, token=F("token") + 1)
+            Rescue.objects.filter(pk=rescue.pk).update(lease_until=None, token=claims.NEXT_TOKEN)
         Node.objects.filter(pk=row.pk).update(locked_by=by, locked_until=now + lease.TIME)
     return now + lease.TIME
 

@@ -1,18 +1,23 @@
-"""Updates of rescues' rows by the worker that has them.
+"""Claims of rescues, and updates of their rows by the worker that has them.
 
 The statements for one row are built once (``PreparedUpdate``). Rows that get the same values share a statement.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from kcover_portal.lib.prepared import PreparedUpdate
+from kcover_portal.rescue import queries
 from kcover_portal.rescue.models import Rescue, Step
+from kcover_portal.rescue.step import lease
+from kcover_portal.runtime.services import claims
 
-_RUNNING = PreparedUpdate(
-    lambda rescue, token: Rescue.objects.filter(pk=rescue, token=token, state=Rescue.State.RUNNING),
-    rescue=int,
-    token=int,
+CLAIMS: Final = claims.Claims(
+    model=Rescue,
+    due=queries.due_rescues,
+    lasts=lease.TIME,
+    state=Rescue.State.RUNNING,
+    related=("node__cluster", "cluster"),
 )
 _RESCUE = PreparedUpdate(lambda rescue: Rescue.objects.filter(pk=rescue), rescue=int)
 _OTHERS_WITH_MARKS = PreparedUpdate(
@@ -23,25 +28,15 @@ _STEP = PreparedUpdate(lambda step: Step.objects.filter(pk=step), step=int)
 Columns = Mapping[str, Any]
 
 
-def update_running(rescue: int, token: int, **columns: Any) -> bool:
-    """Updates the rescue if it runs and the token of its lease is valid; the row is then locked."""
-    return bool(_RUNNING.run(columns, rescue=rescue, token=token))
-
-
 def update_each_running(changes: Sequence[tuple[Rescue, Columns]]) -> set[int]:
-    """As ``update_running`` for several rescues, each with columns of its own. Returns the keys of those updated.
-
-    Their instances get the values too, but no token: the caller's claim keeps its own.
-    """
+    """As ``CLAIMS.write`` for several rescues, each with columns of its own. Returns the keys of those written."""
     if len(changes) == 1:
         [(rescue, columns)] = changes
-        ours = {rescue.pk} if _RUNNING.run(columns, rescue=rescue.pk, token=rescue.token) else set()
-    else:
-        ours = _update_several(changes)
+        return {rescue.pk} if CLAIMS.write(rescue, **columns) else set()
+    ours = _update_several(changes)
     for rescue, columns in changes:
-        for column, value in columns.items() if rescue.pk in ours else ():
-            if column != "token":
-                setattr(rescue, column, value)
+        if rescue.pk in ours:
+            claims.set_on(rescue, columns)
     return ours
 
 

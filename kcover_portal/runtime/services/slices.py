@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from django.db import transaction
-from django.db.models import F, Model
+from django.db.models import F, Model, QuerySet
 
 from kcover import reasons
 from kcover_portal.lib import doorbell
@@ -47,7 +47,7 @@ class SlicedWork:
 
     def due(self, *, now: datetime) -> list[int]:
         """Returns the rows that wait for a worker or whose worker is lost, the oldest first."""
-        rows = self.model.objects.filter(claims.free(now=now), state__in=self.model.OPEN)
+        rows = self._going_on(now=now).filter(claims.free(now=now))
         return list(rows.order_by("pk").values_list("pk", flat=True))
 
     def advance(self, pk: int, *, clock: Clock) -> None:
@@ -65,12 +65,15 @@ class SlicedWork:
 
     @cached_property
     def _claims(self) -> claims.Claims[Any]:
-        return claims.Claims(model=self.model, lasts=LEASE_TIME, mark="holder", state="running")
+        return claims.Claims(model=self.model, due=self._going_on, lasts=LEASE_TIME, mark="holder", state="running")
+
+    def _going_on(self, *, now: datetime) -> QuerySet[Any]:
+        rows: QuerySet[Any] = self.model.objects.filter(state__in=self.model.OPEN)
+        return rows
 
     def _advance(self, pk: int, *, clock: Clock) -> None:
         mine = self._claims
-        going_on = self.model.objects.filter(state__in=self.model.OPEN)
-        row = mine.take(going_on, pk, now=clock(), state="running", slices=F("slices") + 1)
+        row = mine.take(pk, now=clock(), state="running", slices=F("slices") + 1)
         if row is None:
             return
         if row.slices > MAX_SLICES:

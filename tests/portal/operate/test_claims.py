@@ -31,22 +31,30 @@ def test_a_row_is_free_without_a_lease_and_when_it_ends(until: timedelta | None,
 def test_a_worker_whose_lease_has_ended_writes_only_until_another_takes_the_row(mark: str, now: datetime) -> None:
     model: Any = Delivery if mark == "token" else Verification
     times = {"key": uuid4(), "opened_at": now} if mark == "token" else {"owner": "user:ann", "requested_at": now}
-    row, due = model.objects.create(state="waiting", **times), model.objects.filter(state="waiting")
-    kit: Any = claims.Claims(model=model, lasts=60 * SECOND, mark=mark)
-    first = kit.take(due, row.pk, now=now)
-    assert kit.take(due, row.pk, now=now + 59 * SECOND) is None
+    row = model.objects.create(state="waiting", **times)
+    kit: Any = claims.Claims(
+        model=model, due=lambda now: model.objects.filter(state="waiting"), lasts=60 * SECOND, mark=mark
+    )
+    first = kit.take(row.pk, now=now)
+    assert kit.take(row.pk, now=now + 59 * SECOND) is None
     assert kit.renew(first, now=now + 59 * SECOND)
-    assert kit.take(due, row.pk, now=now + 118 * SECOND) is None
-    second = kit.take(due, row.pk, now=now + 119 * SECOND)
+    assert kit.take(row.pk, now=now + 118 * SECOND) is None
+    second = kit.take(row.pk, now=now + 119 * SECOND)
     assert [kit.write(worker, state="done") for worker in (first, second)] == [False, True]
     assert (first.state, second.state, model.objects.get().state) == ("waiting", "done", "done")
+
+
+def verifications() -> "claims.Claims[Verification]":
+    return claims.Claims(
+        model=Verification, due=lambda now: Verification.objects.all(), lasts=60 * SECOND, mark="holder"
+    )
 
 
 @pytest.mark.django_db
 def test_a_row_that_somebody_settled_is_no_longer_the_workers(now: datetime) -> None:
     row = Verification.objects.create(owner="user:ann", requested_at=now)
-    kit = claims.Claims(model=Verification, lasts=60 * SECOND, mark="holder")
-    taken = kit.take(Verification.objects.all(), row.pk, now=now, state="running")
+    kit = verifications()
+    taken = kit.take(row.pk, now=now, state="running")
     assert taken is not None
     Verification.objects.update(state="failed")
     assert not kit.put_back(taken)
@@ -58,8 +66,8 @@ def test_a_row_that_somebody_settled_is_no_longer_the_workers(now: datetime) -> 
 @pytest.mark.django_db
 def test_a_late_worker_does_not_end_the_lease_of_the_next_one(now: datetime) -> None:
     row, later = Verification.objects.create(owner="user:ann", requested_at=now), now + 60 * SECOND
-    kit = claims.Claims(model=Verification, lasts=60 * SECOND, mark="holder")
-    first, _second = (kit.take(Verification.objects.all(), row.pk, now=moment) for moment in (now, later))
+    kit = verifications()
+    first, _second = (kit.take(row.pk, now=moment) for moment in (now, later))
     assert first is not None
     kit.release(first)
     assert Verification.objects.get().lease_until == later + 60 * SECOND
@@ -67,7 +75,6 @@ def test_a_late_worker_does_not_end_the_lease_of_the_next_one(now: datetime) -> 
 
 @pytest.mark.django_db
 def test_a_sweep_leaves_out_the_due_rows_that_a_worker_has(now: datetime) -> None:
-    """The condition is the sweep's, and the claim's own. What a claim is given has it not a second time."""
     about = {"requested_at": now, "due_at": now, "lease_until": now + SECOND, "token": 1}
     JobOrder.objects.create(cluster=Cluster.objects.create(name="c1", created_at=now), kind="Job", name="llm", **about)
     Delivery.objects.create(key=uuid4(), opened_at=now, due_at=now, lease_until=now + SECOND)

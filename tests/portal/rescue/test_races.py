@@ -99,7 +99,7 @@ def test_a_cancel_between_the_decision_and_its_cordon_is_in_time(
     db: None, at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = World(policy=CORDON)
-    module, name = (runner, "go_on") if at == "before" else (context.claims, "check")
+    module, name = (runner, "go_on") if at == "before" else (context.call_checks, "check")
     real = getattr(module, name)
 
     def cancelled_first(*args: object, **more: object) -> object:
