@@ -10,6 +10,7 @@ from kcover_portal.anchors.models import Verification
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.jobs import queries as jobs
 from kcover_portal.jobs.models import JobOrder
+from kcover_portal.jobs.services import order_calls
 from kcover_portal.notify import queries as notify
 from kcover_portal.notify.models import Delivery
 from kcover_portal.policies.models import PolicyTry
@@ -44,6 +45,11 @@ def test_a_worker_whose_lease_has_ended_writes_only_until_another_takes_the_row(
     assert (first.state, second.state, model.objects.get().state) == ("waiting", "done", "done")
 
 
+def make_order(*, now: datetime, **about: Any) -> JobOrder:
+    cluster = Cluster.objects.create(name="c1", created_at=now)
+    return JobOrder.objects.create(cluster=cluster, kind="Job", name="llm", requested_at=now, due_at=now, **about)
+
+
 def verifications() -> "claims.Claims[Verification]":
     return claims.Claims(
         model=Verification, due=lambda now: Verification.objects.all(), lasts=60 * SECOND, mark="holder"
@@ -64,6 +70,16 @@ def test_a_row_that_somebody_settled_is_no_longer_the_workers(now: datetime) -> 
 
 
 @pytest.mark.django_db
+def test_a_row_that_its_worker_settled_is_not_written_again(now: datetime) -> None:
+    row = make_order(now=now)
+    order = order_calls.CLAIMS.take(row.pk, now=now)
+    assert order is not None
+    assert order_calls.CLAIMS.put_back(order, state="done")
+    assert not order_calls.CLAIMS.write(order, state="held")
+    assert JobOrder.objects.get().state == order.state == "done"
+
+
+@pytest.mark.django_db
 def test_a_late_worker_does_not_end_the_lease_of_the_next_one(now: datetime) -> None:
     row, later = Verification.objects.create(owner="user:ann", requested_at=now), now + 60 * SECOND
     kit = verifications()
@@ -75,8 +91,7 @@ def test_a_late_worker_does_not_end_the_lease_of_the_next_one(now: datetime) -> 
 
 @pytest.mark.django_db
 def test_a_sweep_leaves_out_the_due_rows_that_a_worker_has(now: datetime) -> None:
-    about = {"requested_at": now, "due_at": now, "lease_until": now + SECOND, "token": 1}
-    JobOrder.objects.create(cluster=Cluster.objects.create(name="c1", created_at=now), kind="Job", name="llm", **about)
+    make_order(now=now, lease_until=now + SECOND, token=1)
     Delivery.objects.create(key=uuid4(), opened_at=now, due_at=now, lease_until=now + SECOND)
     for due, claimable in ((jobs.due_orders, jobs.claimable_orders), (notify.waiting, notify.sendable)):
         assert due(now=now).count() == 1
