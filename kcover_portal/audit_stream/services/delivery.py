@@ -2,7 +2,8 @@
 
 At least once: the position moves only after the receiver has the records. A worker that dies in between sends them
 again, with the same ids. Only a mail that its server refuses for good is set aside (``refusals``).
-One worker at a time serves a sink; a lease that expires costs repeats, and loses nothing.
+One worker at a time serves a sink, and stops once another one has it; a lease that expires costs repeats, and loses
+nothing.
 """
 
 import logging
@@ -26,7 +27,7 @@ from kcover_portal.runtime.services import leases
 log = logging.getLogger(__name__)
 
 DELIVER = "audit_stream.deliver"
-LEASE_TIME = timedelta(seconds=60)  # longer than any send may take
+LEASE_TIME = timedelta(seconds=60)  # longer than any send may take; renewed after each batch
 BATCHES_PER_TASK = 10  # batches in one task, so that a long backlog does not keep a worker from rescues
 LEAST_WAIT, MAX_WAIT = timedelta(seconds=2), timedelta(minutes=5)  # after failures
 
@@ -40,12 +41,12 @@ def sweep(*, now: datetime) -> None:
 def deliver(sink_id: int, *, clock: Callable[[], datetime]) -> int:
     """Sends what the sink has not received, some batches at a time. Returns the number of records."""
     total = 0
-    for _ in range(BATCHES_PER_TASK):
-        with leases.leading(f"audit stream {sink_id}", ttl=LEASE_TIME, clock=clock) as leads:
-            sent = _send_batch(sink_id, clock=clock) if leads else 0
-        total += sent
-        if not sent:
-            break
+    with leases.leading(f"audit stream {sink_id}", ttl=LEASE_TIME, clock=clock) as leads:
+        for _ in range(BATCHES_PER_TASK if leads else 0):
+            sent = _send_batch(sink_id, clock=clock)
+            total += sent
+            if not sent or not leads.renew():
+                break
     return total
 
 

@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -53,13 +54,35 @@ def _take(name: str, free: Callable[[Mapping[str, Any]], int], *, holder: str, u
     return True
 
 
+@dataclass(slots=True, kw_only=True)
+class BlockLease:
+    """The lease of a block of code. It is true if the caller holds it."""
+
+    name: str
+    ttl: timedelta
+    clock: Callable[[], datetime]
+    holder: str
+    held: bool
+
+    def __bool__(self) -> bool:
+        return self.held
+
+    def renew(self) -> bool:
+        """Begins the ``ttl`` again, between two parts of a long job. Returns False once another caller has had it."""
+        now = self.clock()
+        rows = Lease.objects.filter(name=self.name, holder=self.holder)
+        self.held = self.held and bool(rows.update(until=now + self.ttl, renewed_at=now))
+        return self.held
+
+
 @contextmanager
-def leading(name: str, *, ttl: timedelta, clock: Callable[[], datetime]) -> Iterator[bool]:
-    """Yields whether this caller holds the lease, for the block and at most ``ttl``."""
+def leading(name: str, *, ttl: timedelta, clock: Callable[[], datetime]) -> Iterator[BlockLease]:
+    """Yields the lease, true if this caller holds it: for the block and at most ``ttl``, unless it is renewed."""
     now, holder = clock(), str(uuid.uuid4())
-    leads = acquire(name, holder=holder, until=now + ttl, now=now)
+    held = acquire(name, holder=holder, until=now + ttl, now=now)
+    lease = BlockLease(name=name, ttl=ttl, clock=clock, holder=holder, held=held)
     try:
-        yield leads
+        yield lease
     finally:
-        if leads:
+        if lease:
             release(name, holder=holder, now=clock())

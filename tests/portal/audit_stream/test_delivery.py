@@ -1,5 +1,6 @@
 """The audit stream: each sink gets every record in order, whatever fails, and nothing is lost."""
 
+import itertools
 import json
 import socket
 from collections.abc import Callable
@@ -17,11 +18,13 @@ from kcover_portal.audit_stream.services import delivery
 from kcover_portal.ledger import queries as ledger
 from kcover_portal.ledger.models import Entry
 from kcover_portal.operate import health, metrics
+from kcover_portal.runtime.models import Lease
 from kcover_portal.runtime.services import leases
 from tests.portal.audit_stream.conftest import SECRET, SyslogServer, tell
 from tests.portal.notify.receiver import Receiver
 
 pytestmark = pytest.mark.django_db
+HOUR = timedelta(hours=1)
 
 
 @pytest.fixture
@@ -166,6 +169,46 @@ def test_one_worker_at_a_time_serves_a_sink(folder: Path, now: datetime) -> None
     leases.acquire(f"audit stream {sink.pk}", holder="another", until=now + delivery.LEASE_TIME, now=now)
     assert deliver(sink, now) == 0
     assert deliver(sink, now + delivery.LEASE_TIME) == 1
+
+
+def test_a_worker_keeps_the_sink_from_batch_to_batch(
+    folder: Path, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queries, "MAX_BYTES", 1)  # a record in each batch
+    sink, times = made("file", "audit.jsonl", now=now), itertools.count()
+    tell("c1", *map(str, range(delivery.BATCHES_PER_TASK)), now=now)
+    others: list[bool] = []
+
+    def clock() -> datetime:
+        """Ten seconds pass with each look at it, and another worker tries to get the sink each time."""
+        at = now + next(times) * timedelta(seconds=10)
+        if at > now:
+            others.append(leases.acquire(f"audit stream {sink.pk}", holder="another", until=at + HOUR, now=at))
+        return at
+
+    assert services.deliver(sink.pk, clock=clock) == delivery.BATCHES_PER_TASK
+    assert len(others) * timedelta(seconds=10) > 2 * delivery.LEASE_TIME
+    assert not any(others)
+
+
+def test_a_worker_whose_sink_another_has_taken_sends_no_more(
+    folder: Path, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queries, "MAX_BYTES", 1)
+    sink, after = made("file", "audit.jsonl", now=now), now + delivery.LEASE_TIME
+    tell("c1", "one", "two", now=now)
+    others = {"name": f"audit stream {sink.pk}", "holder": "another", "until": after + HOUR}
+
+    def clock() -> datetime:
+        """The first send takes as long as the lease, and another worker has the sink when it is over."""
+        if not (folder / "audit.jsonl").exists():
+            return now
+        assert leases.acquire(**others, now=after)
+        return after
+
+    assert services.deliver(sink.pk, clock=clock) == 1
+    assert len((folder / "audit.jsonl").read_text().splitlines()) == 1
+    assert Lease.objects.filter(**others).exists()
 
 
 def test_a_long_backlog_is_read_in_batches_and_every_chain_gets_its_share(folder: Path, now: datetime) -> None:
