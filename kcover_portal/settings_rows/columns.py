@@ -58,7 +58,7 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True)
 class Text(Column):
-    """A line of text of at most ``most`` characters. ``blank``: REST takes "".
+    """A line of text of at most ``most`` characters. ``blank``: REST takes "". ``outside``: what to say about more.
 
     ``kept``: a blank line in a form keeps the present value, because the form does not show it.
     """
@@ -66,6 +66,11 @@ class Text(Column):
     most: int
     blank: bool = True
     kept: bool = False
+    outside: Callable[[int], reasons.Reason] = lambda most: reasons.of("text_too_long", most=most)
+
+    def fits(self, value: str) -> bool:
+        """Returns whether a row may have the value."""
+        return len(value) <= self.most
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from kcover_portal.ledger import services as ledger
 from kcover_portal.lib import doorbell
 from kcover_portal.lib.errors import FieldError
 from kcover_portal.settings_rows import names
-from kcover_portal.settings_rows.columns import Column, Number, Pairs, Words
+from kcover_portal.settings_rows.columns import Column, Number, Pairs, Text, Words
 
 Row = TypeVar("Row", bound=models.Model)
 Given = Mapping[str, Any]  # settings by name
@@ -175,7 +175,7 @@ class Resource(Generic[Row]):
         return getattr(row, "kind", "")
 
     def _set(self, row: Row, given: Given) -> None:
-        """Sets the given settings and checks the whole row. Raises FieldError."""
+        """Sets the given settings, and checks each and then the whole row. Raises FieldError."""
         known = {column.name: column for column in self.columns}
         for name, value in given.items():
             if name not in known:
@@ -184,7 +184,7 @@ class Resource(Generic[Row]):
             kept = getattr(row, column.field) if isinstance(column, Pairs) else None
             setattr(row, column.field, {**kept, **value} if kept else value)
         for column in self.columns_of(self._kind(row)):
-            if isinstance(column, Number) and not column.fits(getattr(row, column.field)):
+            if isinstance(column, Number | Text) and column.name in given and not column.fits(given[column.name]):
                 raise FieldError(column.name, column.outside(column.most))
         try:
             self.check(row, given)

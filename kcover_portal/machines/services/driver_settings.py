@@ -13,7 +13,7 @@ from kcover_portal.lib.errors import FieldError
 from kcover_portal.machines.models import Driver
 from kcover_portal.settings_rows import Flag, Given, Pairs, Resource, Secret, Text
 
-MAX_NAME, MAX_PASSWORD = 200, 200  # characters
+MAX_CREDENTIAL: Final = 200  # characters of a user name, and of a password
 
 
 class _Drivers(Resource[Driver]):
@@ -25,10 +25,10 @@ class _Drivers(Resource[Driver]):
             row.settings = machine_drivers.read(row.kind, row.settings, url=row.url)
         except machine_drivers.SettingError as error:
             raise FieldError(f"settings/{error.name}" if error.name else "url", error.reason) from error
-        for name, most in (("username", MAX_NAME), ("password", MAX_PASSWORD)):
+        for name in ("username", "password"):
             value = given.get(name, "")
-            if len(value) > most or not value.isprintable() or (name == "username" and ":" in value):
-                raise FieldError(name, reasons.of("driver_credential_invalid", most=most))
+            if not value.isprintable() or (name == "username" and ":" in value):
+                raise FieldError(name, reasons.of("driver_credential_invalid", most=MAX_CREDENTIAL))
         if row.kind == Driver.Kind.IPMI:
             _check_ipmi(given)
         if row.kind in machine_drivers.SIGNED:
@@ -70,8 +70,8 @@ DRIVERS: Final = _Drivers(
     verb=Verb.CONFIGURE,
     columns=(
         Text(name="url", most=1000, option="such as https://{node}-bmc.example; {bmc}: the node's annotation"),
-        Text(name="username", most=MAX_NAME),
-        Secret(name="password", most=MAX_PASSWORD),
+        Text(name="username", most=MAX_CREDENTIAL),
+        Secret(name="password", most=MAX_CREDENTIAL),
         Pairs(name="settings", keys=lambda kind: machine_drivers.SETTINGS[kind]),
         Flag(name="enabled"),
     ),

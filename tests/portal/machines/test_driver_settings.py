@@ -105,7 +105,8 @@ def test_the_password_is_given_again_where_it_would_go_elsewhere(cluster: Cluste
             ("settings/table", "driver_table"),
         ),
         ({"username": "a:b"}, ("username", "driver_credential_invalid")),
-        ({"password": "x" * 201}, ("password", "driver_credential_invalid")),
+        ({"username": "x" * 201}, ("username", "text_too_long")),
+        ({"password": "x" * 201}, ("password", "text_too_long")),
         ({"password": "a\nb"}, ("password", "driver_credential_invalid")),
     ],
 )

@@ -119,6 +119,28 @@ def test_a_row_is_managed_on_the_console(admin: Api) -> None:
     assert entries() == [(f"beacon.{act}", "beacon north", "east") for act in ("created", "changed", "deleted")]
 
 
+@pytest.mark.parametrize(
+    ("setting", "fitting", "outside", "code"),
+    [
+        ("url", f"{URL}/{'a' * (999 - len(URL))}", f"{URL}/{'a' * (1000 - len(URL))}", "text_too_long"),
+        ("token", "a" * 200, "a" * 201, "text_too_long"),
+        ("seconds", 3600, 3601, "seconds_out_of_range"),
+        ("seconds", 0, -1, "seconds_out_of_range"),
+        ("seconds", 0, None, "seconds_out_of_range"),
+    ],
+)
+def test_settings_outside_the_bounds_of_their_columns_are_refused(
+    cluster: Cluster, now: datetime, setting: str, fitting: object, outside: object, code: str
+) -> None:
+    with pytest.raises(FieldError) as of_new:
+        beacon(cluster, now, **{setting: outside})
+    row = beacon(cluster, now, **{setting: fitting})
+    with pytest.raises(FieldError) as of_change:
+        BEACONS.change(row, {"token": TOKEN, setting: outside}, actor="user:ada", now=now)
+    assert [(one.value.field, one.value.reason.code) for one in (of_new, of_change)] == [(setting, code)] * 2
+    assert getattr(Beacon.objects.get(), setting) == fitting
+
+
 def run(*words: str) -> str:
     out = io.StringIO()
     call_command(doors.Command(), *words, stdout=out)
