@@ -59,7 +59,6 @@ SENTENCES: Mapping[str, str] = {
     "secret_of_alertmanager": _("Must be a bearer token, or USER:PASSWORD for basic authentication, or empty."),
     "secret_unused": _("Channels of kind {kind} have no secret."),
     "secret_length": _("Must have {least} to {most} characters."),
-    "secret_too_long": _("Must have at most {most} characters."),
     # Maintenance windows.
     "end_before_start": _("Must be after the start."),
     "end_in_past": _("Must be in the future."),

@@ -70,7 +70,6 @@ SENTENCES: Mapping[str, str] = {
     "source_url_missing": _("A source of kind {kind} needs the address that it reads."),
     "source_url_unused": _("A source of kind {kind} has no address. Leave it out."),
     "source_token_unused": _("A source of kind {kind} sends no token. Leave it out."),
-    "source_token_long": _("At most {most} characters."),
     "source_setting_unknown": _("Sources of kind {kind} have no setting {name}. They have: {known}."),
     "source_setting_number": _("Must be a whole number from {least} to {most}."),
     "source_setting_boolean": _("Must be true or false."),

@@ -93,7 +93,7 @@ COLUMNS: Final = (
         label=_("Address"),
         hint=lambda kind: ADDRESSES[kind],
         required=True,
-        most=kinds.LONGEST_ADDRESS,
+        most=1000,
         blank=False,
         kept=True,
     ),

@@ -172,7 +172,7 @@ def _check_address(row: Channel) -> None:
 def _check_url(url: str) -> None:
     """Raises FieldError. ``outgoing`` checks the resolved address at each call."""
     parts = attributes.web_address(url)
-    if parts is None or len(url) > 1000 or re.search(r"[\s\x00-\x1f]", url):
+    if parts is None or re.search(r"[\s\x00-\x1f]", url):
         raise FieldError("url", reasons.of("url_invalid"))
     if parts.username or parts.password:
         raise FieldError("url", reasons.of("url_with_password"))
@@ -191,7 +191,7 @@ def _check_secret(row: Channel) -> None:
     if row.kind == Channel.Kind.WEBHOOK and not SHORTEST_SECRET <= len(row.secret) <= 200:
         raise FieldError("secret", reasons.of("secret_length", least=SHORTEST_SECRET, most=200))
     if len(row.secret) > 200:
-        raise FieldError("secret", reasons.of("secret_too_long", most=200))
+        raise FieldError("secret", reasons.of("text_too_long", most=200))
 
 
 def _route(row: Route) -> dict[str, Any]:

@@ -23,7 +23,6 @@ from kcover_portal.sources.models import Source
 
 ADDRESS: Final = ("url", "token")  # columns that may also be given as settings
 ASKED: Final = ("query", "node_label")  # settings of Prometheus that change what is read
-MAX_TOKEN: Final = 4_000  # characters
 SYSTEM: Final = "system"
 
 
@@ -66,11 +65,8 @@ class _Sources(Resource[Source]):
         except Unreadable as error:
             raise FieldError(f"settings/{error.path}", error.reason) from error
         _check_address(row)
-        if encryption.is_set(row, "token"):
-            if row.kind not in settings.ADDRESSED:
-                raise FieldError("token", reasons.of("source_token_unused", kind=row.kind))
-            if isinstance(given.get("token"), str) and len(given["token"]) > MAX_TOKEN:
-                raise FieldError("token", reasons.of("source_token_long", most=MAX_TOKEN))
+        if encryption.is_set(row, "token") and row.kind not in settings.ADDRESSED:
+            raise FieldError("token", reasons.of("source_token_unused", kind=row.kind))
 
     def before_change(self, row: Source, before: Given, *, now: datetime) -> Collection[str]:
         """Reads the source again at once, and Prometheus from the start if it was asked something else."""
@@ -152,7 +148,7 @@ SOURCES: Final = _Sources(
             label=_("Token"),
             hint=_("Sent as a bearer token. Never shown again."),
             kinds=settings.ADDRESSED,
-            most=MAX_TOKEN,
+            most=4_000,
         ),
         Pairs(name="settings", label=_("Settings"), keys=lambda kind: settings.SETTINGS[kind]),
         Flag(name="enabled", label=_("Enabled")),

@@ -67,6 +67,7 @@ def test_a_channel_is_made_changed_and_deleted_and_its_secrets_are_never_shown(a
         ({"url": "https://anna:pass@x.example/"}, "url", "Must not contain a user or password"),
         ({"secret": "short"}, "secret", "16 to 200"),
         ({"secret": ""}, "secret", "16 to 200 characters"),
+        ({"kind": "dingtalk", "secret": "x" * 201}, "secret", "at most 200 characters"),
         ({"kind": "slack"}, "secret", "have no secret"),
         ({"recipients": ["a@b.example"]}, "recipients", "have a url"),
         ({"kind": "mail"}, "url", "not a url"),

@@ -112,6 +112,11 @@ def test_a_bucket_gets_an_object_of_lines_for_each_batch_once(store: str, now: d
 def test_the_settings_of_each_kind_are_checked(now: datetime) -> None:
     url = "https://x.example/b"
     assert refused("cloudevents", url, now=now, secret="short") == ("secret", "secret_length")
+    for kind in ("webhook", "loki", "jira", "s3"):
+        assert refused(kind, url, now=now, secret="s" * 1001) == ("secret", "text_too_long")
+    assert refused("mail", "a@x.example", now=now, incoming_secret="s" * 1001) == ("incoming_secret", "text_too_long")
+    for kind, address in (("webhook", url), ("syslog", "udp://x:514"), ("mail", "a@x.example")):
+        assert refused(kind, address.replace("x", "x" * 1000), now=now) == ("address", "text_too_long")
     assert refused("loki", f"{url}?a=1", now=now) == ("address", "url_with_query")
     assert refused("loki", url, now=now, options={"user": "7"}) == ("secret", "secret_missing_for_user")
     assert refused("loki", url, now=now, options={"region": "x"}) == ("options", "option_unknown")

@@ -130,6 +130,7 @@ def test_url_and_token_may_be_given_as_settings(admin: Admin) -> None:
         ({"settings": {"url": "http://other:3100"}}, "settings/url"),
         ({"settings": {"token": "another"}}, "settings/token"),
         ({"token": "", "settings": {"token": 5}}, "settings/token"),
+        ({"token": "", "settings": {"token": "x" * 4_001}}, "token"),
         ({"name": "Loki_A"}, "name"),
         ({"name": "-"}, "name"),
         ({"kind": "pods", "url": "", "token": ""}, "kind"),
