@@ -233,18 +233,20 @@ def _samples(types: Mapping[str, type]) -> dict[str, Any]:
 def _placed(parameters: Sequence[Any], samples: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """The values of a built statement, each with the name of its parameter, "" for a constant.
 
-    Raises ValueError if the statement does not use a parameter.
+    Raises ValueError if the statement does not use a parameter, or calculates with a time.
     """
     names = {_adapted(sample): name for name, sample in samples.items()}
     placed = [(names.get(value, "") if _hashable(value) else "", value) for value in parameters]
     missing = set(samples) - {name for name, _ in placed}
     if missing:
         raise ValueError(f"the statement does not use the parameters {', '.join(sorted(missing))}")
+    if any(not name and str(value).startswith(f"{_FIRST_MOMENT.year}-") for name, value in placed):
+        raise ValueError("the statement calculates with a time: give it the time that it compares")
     return placed
 
 
 def is_expression(value: Any) -> bool:
-    """Returns whether the database works the value out."""
+    """Returns whether the database computes the value."""
     return hasattr(value, "resolve_expression")
 
 

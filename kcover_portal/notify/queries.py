@@ -106,11 +106,11 @@ def sendable(*, now: datetime) -> QuerySet[Delivery]:
     earlier = Delivery.objects.filter(
         channel=OuterRef("channel"), test=False, batching=False, state__in=Delivery.UNDER_WAY
     ).exclude(channel__kind__in=Channel.PAGERS, state=Delivery.State.PENDING, attempts__gte=len(retries.RETRY_DELAYS))
-    free = waiting(now=now).filter(claims.free(now=now))
+    free = due_deliveries(now=now).filter(claims.free(now=now))
     return free.exclude(Q(batching=True) & Exists(earlier)).order_by("due_at")
 
 
-def waiting(*, now: datetime) -> QuerySet[Delivery]:
+def due_deliveries(*, now: datetime) -> QuerySet[Delivery]:
     """The deliveries whose time has come, also those that a worker has."""
     return Delivery.objects.filter(state__in=Delivery.UNDER_WAY, due_at__lte=now)
 

@@ -58,9 +58,10 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True)
 class Text(Column):
-    """A line of text of at most ``most`` characters. ``blank``: REST takes "". ``outside``: what to say about more.
+    """A line of text of at most ``most`` characters. ``outside``: the reason against a longer one.
 
-    ``kept``: a blank line in a form keeps the present value, because the form does not show it.
+    ``blank``: REST takes "". ``kept``: a blank line in a form keeps the present value, because the form does not show
+    it.
     """
 
     most: int

@@ -67,6 +67,15 @@ def test_a_parameter_that_the_statement_does_not_use(nodes: list[Node]) -> None:
         statement.rows(node=nodes[0].pk, name="gpu-1")
 
 
+def test_a_statement_that_calculates_with_a_time(nodes: list[Node], now: datetime) -> None:
+    day = timedelta(days=1)
+    statement = Prepared(
+        lambda at: Node.objects.filter(created_at__gt=at, gone_at__lt=at - day).values("pk"), at=datetime
+    )
+    with pytest.raises(ValueError, match="calculates"):
+        statement.rows(at=now)
+
+
 def test_columns_are_set(nodes: list[Node], now: datetime, django_assert_num_queries: Any) -> None:
     built = []
 

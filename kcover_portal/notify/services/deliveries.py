@@ -31,7 +31,7 @@ PAGING_SECONDS = 40.0  # in which the events of one delivery may begin; the last
 CLAIM = "claim"
 SEND = "notify.send"
 CLAIMS = claims.Claims(
-    model=Delivery, due=queries.waiting, lasts=LEASE, state=Delivery.State.SENDING, related=("channel__person",)
+    model=Delivery, due=queries.due_deliveries, lasts=LEASE, state=Delivery.State.SENDING, related=("channel__person",)
 )
 
 

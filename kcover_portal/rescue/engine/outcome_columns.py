@@ -58,7 +58,7 @@ class Change:
 def of(rescue: Rescue, step: Step, outcome: Outcome, *, steps: Sequence[Step], now: datetime) -> Change:
     """The change by one outcome. The caller adds the end of a rescue whose last step is done.
 
-    ``steps``: all of the plan, as they are stored. Part of the transaction that writes it.
+    ``steps``: all of the plan, before the outcome. Part of the transaction that writes it.
     """
     match outcome:
         case Done(because):

@@ -245,7 +245,7 @@ def create_rescue(node: Node, steps: Sequence[plan.PlannedStep], *, now: datetim
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """How a rescue ends. ``outcome``: in one word; "": its state says all."""
+    """How a rescue ends. ``outcome``: in one word; "": its state, if that says all (failed, cancelled)."""
 
     state: str
     outcome: str = ""

@@ -32,7 +32,7 @@ class Plan:
 def of(rescue: Rescue, step: Step, steps: Sequence[Step], *, because: reasons.Reason, now: datetime) -> Plan | None:
     """The plan with a second round; None if the limits forbid it, or there is nothing to repeat.
 
-    ``steps``: all of the plan, as they are stored.
+    ``steps``: all of the plan, before the outcome of ``step``.
     """
     first = next((place for place, planned_step in enumerate(steps) if planned_step.takes_away), None)
     if first is None or step.round >= MAX_ROUNDS or _repairs(rescue, now=now) >= _max_repairs(rescue):

@@ -27,7 +27,9 @@ def free(*, now: datetime, lease: str = "lease_until") -> Q:
 
 @dataclass(frozen=True, kw_only=True)
 class Claims(Generic[Row]):
-    """The claims of a model's rows. ``due``: the rows that wait for a worker, also those that one has.
+    """The claims of a model's rows. ``due``: the rows whose time has come, whether or not a worker has them.
+
+    It is called once, with a sample ``now``, which it may only compare. Columns are set as by ``PreparedUpdate.run``.
 
     ``lasts``: the time of a lease. ``related``: what a claimed row is read with. ``mark``: the column that marks a
     claim, either a ``token`` that counts claims, or the name of the holder. ``lease``: the column with the end of the
@@ -97,7 +99,7 @@ class Claims(Generic[Row]):
 
 
 def set_on(row: Model, columns: Mapping[str, Any]) -> None:
-    """Sets on the instance what was written to its row, but for what the database works out."""
+    """Sets on the instance what was written to its row, except values that the database computes."""
     for name, value in columns.items():
         if not is_expression(value):
             setattr(row, name, value)

@@ -93,7 +93,7 @@ def test_a_late_worker_does_not_end_the_lease_of_the_next_one(now: datetime) -> 
 def test_a_sweep_leaves_out_the_due_rows_that_a_worker_has(now: datetime) -> None:
     make_order(now=now, lease_until=now + SECOND, token=1)
     Delivery.objects.create(key=uuid4(), opened_at=now, due_at=now, lease_until=now + SECOND)
-    for due, claimable in ((jobs.due_orders, jobs.claimable_orders), (notify.waiting, notify.sendable)):
+    for due, claimable in ((jobs.due_orders, jobs.claimable_orders), (notify.due_deliveries, notify.sendable)):
         assert due(now=now).count() == 1
         assert not claimable(now=now).exists()
         assert claimable(now=now + SECOND).count() == 1
