@@ -49,7 +49,7 @@ class Context:
     other_lock: node_lock.NodeLock | None = None  # on another node, while that is written to
     counted_at: datetime | None = None  # when the guards were last counted and let it pass
     passed_over: tuple[reasons.Reason, ...] = ()  # what a named person passed over for it, by that count
-    guards_passed: list[ledger.Draft] = field(default_factory=list)  # their figures, for the ledger before the write
+    figures: ledger.Draft | None = None  # of the guards, for the ledger before the write that takes work away
 
     @property
     def now(self) -> datetime:
@@ -136,16 +136,19 @@ class Context:
             self._ask_once_more(kind, target, node=node)
         else:
             with transaction.atomic():
-                passed = self._check_isolation()
+                late = self._check_isolation()
                 self.renew(calls_begun=F("calls_begun") + 1)
                 self.check_guards(destructive=destructive)
                 self.keep_rows()
-                passed = (*passed, *(self.passed_over if destructive else ()))
+                passed = (*(late.overridden if late else ()), *(self.passed_over if destructive else ()))
                 self._keep_passed_over(passed)
+                figures = [self._draft(late.act)] if late else []
+                # Figures of an act that takes work away stand with its call, so that no entry before them is newer.
+                figures += [self.figures] if destructive and self.figures else []
                 begun = self.begin(kind, target=target, node=node, wanted=wanted, passed=passed)
-                ledger.append(self.cluster.name, [*self.answers, *self.guards_passed, begun])
-            self.answers, self.marks_changed, self.guards_passed = [], False, []
-            self.progress_changed = False
+                ledger.append(self.cluster.name, [*self.answers, *figures, begun])
+            self.answers, self.marks_changed, self.progress_changed = [], False, False
+            self.figures = None if destructive else self.figures
         try:
             result = call()
         except (port.KubeError, WriteForbidden, LeaseLost, node_lock.Busy) as error:
@@ -244,22 +247,20 @@ class Context:
         if self.counted_at is not None and now - self.counted_at < COUNTED_HOLDS:
             return
         passed = recheck_guards.destructive(self.rescue, self.step, node=node, mode=mode, now=now)
-        self.passed_over, self.counted_at = passed.overridden, now
-        self.guards_passed = [*(it for it in self.guards_passed if it.act != passed.act), self._draft(passed.act)]
+        self.passed_over, self.counted_at, self.figures = passed.overridden, now, self._draft(passed.act)
 
-    def _check_isolation(self) -> Sequence[reasons.Reason]:
+    def _check_isolation(self) -> recheck_guards.GuardsPassed | None:
         """The guards of isolation once more, where they were asked long ago and the node is still in service.
 
-        Returns what was passed over; raises HeldBack. What they let pass counts for others from now.
+        Raises HeldBack. What they let pass counts for others from now.
         """
         now = self.now
         if not recheck_guards.isolates_late(self.rescue, step=self.step.name, now=now):
-            return ()
+            return None
         passed = recheck_guards.isolation(self.rescue, self.step, now=now)
-        self.guards_passed.append(self._draft(passed.act))
         self.rescue.isolating_at = now
         Rescue.objects.filter(pk=self.rescue.pk, token=self.token).update(isolating_at=now)
-        return passed.overridden
+        return passed
 
     def _keep_passed_over(self, passed: Sequence[reasons.Reason]) -> None:
         """Writes what was passed over for this write, as part of the caller's transaction."""
