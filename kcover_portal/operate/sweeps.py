@@ -54,7 +54,7 @@ class Sweep:
 
 
 SWEEPS: Final = (
-    Sweep(task="rescue.sweep", every=0.5, latest=5.0, has_work=_any_row(lambda now: rescue.sweepable(now=now))),
+    Sweep(task="rescue.sweep", every=0.5, latest=5.0, has_work=rescue.has_work),
     Sweep(
         task="notify.sweep",
         every=1.0,

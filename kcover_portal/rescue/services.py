@@ -37,6 +37,6 @@ from kcover_portal.rescue.engine.reconcile import reconcile as reconcile
 from kcover_portal.rescue.engine.runner import run as run
 from kcover_portal.rescue.lifecycle.create import RescueRefused as RescueRefused
 from kcover_portal.rescue.lifecycle.revoke import withdraw as withdraw
-from kcover_portal.rescue.sweep import RecentRings as RecentRings, sweep as sweep, sweepable as sweepable
+from kcover_portal.rescue.sweep import RecentRings as RecentRings, has_work as has_work, sweep as sweep
 
 carry_out_probation_end = probation_end.end

@@ -11,7 +11,7 @@ from kcover_portal.fleet import queries as fleet_queries, services as fleet_serv
 from kcover_portal.incidents import queries as incident_queries, services as incidents
 from kcover_portal.incidents.queries import seen
 from kcover_portal.lib import doorbell
-from kcover_portal.lib.prepared import Prepared
+from kcover_portal.lib.prepared import Prepared, any_row
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.control import approvals
 from kcover_portal.rescue.decide import reevaluation
@@ -54,31 +54,20 @@ class RecentRings:
         return at is not None and timedelta() <= now - at < RING_AGAIN_AFTER  # the clock may have been set back
 
 
-def sweepable(*, now: datetime) -> tuple[QuerySet[Any], ...]:
-    """The rows for which a sweep has work now. Settings that changed and work by the clock come on top."""
-    return (
-        approvals.unanswered(now=now),
-        queries.replaced(),
-        queries.with_withdrawal(now=now),
-        probations.with_due(now=now),
-        queries.claimable(now=now),
-        incident_queries.undecided(now=now),
-        standbys.left_over(),
-        fleet_queries.commands_overdue(now=now),
-        seen.doubt_is_over(now=now),
-        seen.ended_until(now - health.FLAPPING_ENDS_AFTER),
-    )
+def has_work(now: datetime) -> bool:
+    """Returns whether a sweep has work now. Settings that changed and work by the clock come on top."""
+    return _ANY_WORK(now=now, stable=now - health.FLAPPING_ENDS_AFTER)
 
 
 _UNANSWERED, _REPLACED, _LEFT_OVER, _OVERDUE, _STANDING, _ENDED = range(6)
 
 
-def _rare_work(now: datetime, stable: datetime) -> QuerySet[Any, int]:
-    """Which work there is of the kinds that a sweep seldom has, in one statement.
+def _rare_kinds(now: datetime, stable: datetime) -> Sequence[QuerySet[Any]]:
+    """The rows of each kind of work that a sweep seldom has.
 
     ``stable``: a flapping fault that ended by then is over.
     """
-    kinds: tuple[QuerySet[Any], ...] = (
+    return (
         approvals.unanswered(now=now),
         queries.replaced(),
         standbys.left_over(),
@@ -86,13 +75,30 @@ def _rare_work(now: datetime, stable: datetime) -> QuerySet[Any, int]:
         seen.doubt_is_over(now=now),
         seen.ended_until(stable),
     )
+
+
+def _frequent_kinds(now: datetime) -> Sequence[QuerySet[Any]]:
+    return (
+        queries.with_withdrawal(now=now),
+        probations.with_due(now=now),
+        queries.claimable(now=now),
+        incident_queries.undecided(now=now),
+    )
+
+
+def _rare_work(now: datetime, stable: datetime) -> QuerySet[Any, int]:
+    """Which kinds of rare work there are, in one statement."""
     first, *others = (
-        rows.order_by().annotate(found=Value(kind)).values_list("found", flat=True) for kind, rows in enumerate(kinds)
+        rows.order_by().annotate(found=Value(kind)).values_list("found", flat=True)
+        for kind, rows in enumerate(_rare_kinds(now, stable))
     )
     found: QuerySet[Any, int] = first.union(*others)
     return found
 
 
+_ANY_WORK = any_row(
+    lambda now, stable: (*_frequent_kinds(now), *_rare_kinds(now, stable)), now=datetime, stable=datetime
+)
 _RARE_WORK = Prepared(_rare_work, now=datetime, stable=datetime)
 
 

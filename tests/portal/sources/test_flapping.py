@@ -74,8 +74,11 @@ def test_a_flapping_incident_is_closed_after_it_has_stayed_away(flapper: Flapper
         flapper.fire()
         flapper.end()
     stable = Incident.objects.get(state="open").ended_at + health.FLAPPING_ENDS_AFTER
+    Incident.objects.update(decide_at=None)  # nothing else is left to do
+    assert not rescue.has_work(stable - timedelta(seconds=1))
     rescue.sweep(now=stable - timedelta(seconds=1))
     assert states() == ["closed", "open"]
+    assert rescue.has_work(stable)
     rescue.sweep(now=stable)
     assert states() == ["closed", "closed"]
     row = Incident.objects.latest("pk")
