@@ -8,6 +8,7 @@ SENTENCES: Mapping[str, str] = {
     # An item that a source sent.
     "source_not_text": _("Must be a string, not {value}."),
     "source_not_storable": _("Contains a NUL or an unpaired surrogate. Remove it."),
+    "source_item_refused": _("The database does not store it: {problem}."),
     "source_not_boolean": _("Must be true or false, not {value}."),
     "source_not_object": _("Must be an object, not {value}."),
     "source_not_list": _("Must be a list, not {value}."),

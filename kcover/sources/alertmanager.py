@@ -51,6 +51,7 @@ def read(body: object, *, node_labels: Sequence[str] = NODE_LABELS, now: datetim
     for index, alert in enumerate(observation.listed(body, "alerts", most=MAX_ALERTS)):
         path = f"alerts/{index}"
         try:
+            observation.check_encodable(alert)
             if sent := _sent_by_portal(alert) or _unknown_by_grafana(alert):
                 own.append(sent)
             else:

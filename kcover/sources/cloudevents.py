@@ -60,12 +60,14 @@ def event_of(envelope: object, *, now: datetime) -> CloudEvent:
         raise Unreadable("", reasons.of("source_not_object", value=short_repr(envelope)))
     if envelope.get("specversion") != VERSION:
         raise Unreadable("specversion", reasons.of("cloudevent_version", value=short_repr(envelope.get("specversion"))))
+    data = _data(envelope)
+    observation.check_encodable({**envelope, "data": data})
     attributes = {name: _attribute(envelope, name) for name in ("source", "id", "type")}
     return CloudEvent(
         **attributes,
         time=observation.moment(envelope, "time", now=now),
         subject=observation.text(envelope, "subject", most=MAX_ATTRIBUTE),
-        data=_data(envelope),
+        data=data,
     )
 
 

@@ -11,6 +11,7 @@ from kcover.faults import fault, xid
 from kcover.faults.device import NONE, Device
 from kcover.faults.weight import Weight
 from kcover.sources import hosts
+from kcover.values import strict_json
 from kcover.values.quote import short_repr
 from kcover.wire import fields
 
@@ -95,6 +96,24 @@ def text(item: Json, key: str, *, most: int = MAX_MESSAGE) -> str:
     if not fields.is_storable(value):
         raise Unreadable(key, reasons.of("source_not_storable"))
     return value[:most]
+
+
+def check_encodable(item: object) -> None:
+    """Raises Unreadable if a text or a key in the item has a lone surrogate, with the path of the first one."""
+    if strict_json.is_encodable(item):
+        return
+    path = []
+    while inner := _unencodable(item):
+        path.append(inner[0])
+        item = inner[1]
+    raise Unreadable("/".join(path), reasons.of("source_not_storable"))
+
+
+def _unencodable(item: object) -> tuple[str, object] | None:
+    """The first key or index whose value has a lone surrogate; None: the item itself has it, or one of its keys."""
+    pairs = item.items() if isinstance(item, Mapping) else enumerate(item) if isinstance(item, list) else ()
+    found = ((str(key), value) for key, value in pairs if not strict_json.is_encodable(value))
+    return next((pair for pair in found if strict_json.is_encodable(pair[0])), None)
 
 
 def node(item: Json, key: str) -> str:

@@ -11,10 +11,11 @@ from kcover import reasons
 MAX_DEPTH = 64  # levels; no document of the portal has more than ten
 
 
-def loads(text: str) -> Any:
+def loads(text: str, *, surrogates: bool = False) -> Any:
     """Returns the decoded value. Raises ValueError if it is no JSON.
 
-    Raises ExplainedError for duplicate keys, NaN, 1e400, lone surrogates and deep nesting.
+    Raises ExplainedError for duplicate keys, NaN, 1e400, lone surrogates and deep nesting. ``surrogates``: lone ones
+    are left in; the caller rejects the items that have them.
     """
     try:
         value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite)
@@ -22,11 +23,18 @@ def loads(text: str) -> Any:
         raise _too_deep() from None
     if any(depth > MAX_DEPTH for depth in _depths(value)):
         raise _too_deep()
+    if not surrogates and not is_encodable(value):  # it could neither be stored nor quoted in an answer
+        raise reasons.ExplainedError(reasons.of("json_lone_surrogate"))
+    return value
+
+
+def is_encodable(value: Any) -> bool:
+    """Returns whether no text and no key in the JSON value has a lone surrogate."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError:  # it could neither be stored nor quoted in an answer
-        raise reasons.ExplainedError(reasons.of("json_lone_surrogate")) from None
-    return value
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _too_deep() -> reasons.ExplainedError:

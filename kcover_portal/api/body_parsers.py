@@ -14,13 +14,18 @@ MAX_BYTES = 1024 * 1024
 
 
 class StrictJsonParser(parsers.JSONParser):
-    """JSON in UTF-8 of at most MAX_BYTES. Rejects duplicate keys, NaN, 1e400, lone surrogates and deep nesting."""
+    """JSON in UTF-8 of at most MAX_BYTES. Rejects duplicate keys, NaN, 1e400, lone surrogates and deep nesting.
+
+    ``leaves_surrogates``: lone ones stay in the value, because its reader rejects only the items that have them.
+    """
+
+    leaves_surrogates = False
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
         """Returns the decoded value. Raises BadRequest or TooLarge."""
         body = whole(stream, parser_context, most=MAX_BYTES)
         try:
-            return strict_json.loads(body.decode("utf-8-sig"))
+            return strict_json.loads(body.decode("utf-8-sig"), surrogates=self.leaves_surrogates)
         except reasons.ExplainedError as error:
             raise _parse_error(error.reason) from error
         except ValueError as error:

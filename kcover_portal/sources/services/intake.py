@@ -1,9 +1,11 @@
 """Takes observations of a source: repetitions and unknown nodes are sorted out, the rest becomes incidents.
 
-Everything of one request is one transaction, so that a request that fails can be sent again.
+Everything of one request is one transaction, so that a request that fails can be sent again. Only if the database
+refuses an item, what is beside it is stored in smaller parts.
 """
 
 import hashlib
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -16,12 +18,14 @@ from kcover.faults import device
 from kcover.sources import hosts, maintenance_notices, settings
 from kcover.sources.observation import Observation, ObservationBatch, Rejected
 from kcover_portal.fleet.models import Cluster, Node
-from kcover_portal.fleet.services import bulk_sql
+from kcover_portal.fleet.services import bulk_sql, storable_values
 from kcover_portal.incidents import services as incidents
 from kcover_portal.lib import doorbell
 from kcover_portal.runtime.services import retention
 from kcover_portal.sources.models import Source, TakenEvent, ToldSeries
 from kcover_portal.sources.services import source_faults, told_series
+
+log = logging.getLogger(__name__)
 
 MAX_NAMED = 5  # nodes in a reason
 
@@ -39,14 +43,43 @@ class IntakeResult:
     rejected: tuple[Rejected, ...] = field(default_factory=tuple)
 
 
-@transaction.atomic
 def take(
     source: Source, batch: ObservationBatch, *, counted_until: datetime | None = None, now: datetime
 ) -> IntakeResult:
     """Stores what a source says. When this returns, everything accepted is durable.
 
-    ``counted_until``: what is older has been read before, so that its unknown nodes are not counted again.
+    ``counted_until``: what is older has been read before, so that its unknown nodes are not counted again. The readers
+    let nothing through that cannot be stored. If the database refuses an item nevertheless, that one is rejected.
     """
+    try:
+        return _take(source, batch, counted_until=counted_until, now=now)
+    except storable_values.REFUSALS as error:
+        if not batch.observations:
+            raise
+        problem = storable_values.error_text(error).splitlines()[0]
+    first, rest = _parts(source, batch, problem)
+    taken = [take(source, part, counted_until=counted_until, now=now) for part in (first, rest)]
+    return IntakeResult(
+        accepted=sum(one.accepted for one in taken),
+        stored=sum(one.stored for one in taken),
+        duplicates=sum(one.duplicates for one in taken),
+        rejected=tuple(item for one in taken for item in one.rejected),
+    )
+
+
+def _parts(source: Source, batch: ObservationBatch, problem: str) -> tuple[ObservationBatch, ObservationBatch]:
+    """The halves of a batch that the database refused; a single observation becomes a rejected one."""
+    seen = batch.observations
+    if len(seen) > 1:
+        half = len(seen) // 2
+        return replace(batch, observations=seen[:half]), ObservationBatch(observations=seen[half:])
+    log.error("source %s: the item %s cannot be stored: %s", source.name, seen[0].path, problem)
+    refused = Rejected(seen[0].path, reasons.of("source_item_refused", problem=problem))
+    return replace(batch, observations=()), ObservationBatch(rejected=(refused,))
+
+
+@transaction.atomic
+def _take(source: Source, batch: ObservationBatch, *, counted_until: datetime | None, now: datetime) -> IntakeResult:
     batch = _with_nodes(source.cluster, batch)
     told_of, several = nodes_told_of(source.cluster, batch)
     nodes = {node.name: node for node in told_of.values()}

@@ -21,7 +21,7 @@ from kcover_portal.accounts.models import ApiToken, Verb
 from kcover_portal.accounts.services import OwnerWithoutRole, check_owner
 from kcover_portal.api import http_errors
 from kcover_portal.api.authentication import principal
-from kcover_portal.api.body_parsers import StrictJsonParser, refuse_encoded
+from kcover_portal.api.body_parsers import refuse_encoded
 from kcover_portal.api.in_hand import InHand, SenderBusy
 from kcover_portal.api.leaky_buckets import LeakyBuckets
 from kcover_portal.api.permissions import RolePermission, require
@@ -29,7 +29,7 @@ from kcover_portal.api.v1 import base
 from kcover_portal.api.v1.masked_fields import MaskedTextField
 from kcover_portal.api.v1.reason_fields import ReasonSerializer, SentenceField
 from kcover_portal.api.v1.settings_rows import SettingsViewSet, change_body, new_body
-from kcover_portal.api.v1.sources.cloudevent_parsers import BatchParser, StructuredParser
+from kcover_portal.api.v1.sources.event_parsers import BatchParser, ItemsParser, StructuredParser
 from kcover_portal.fleet.filtersets import Flag
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.lib import localization
@@ -168,7 +168,7 @@ class Events(base.ActionView):
 
     sources_too = True
     permission_classes = (Feeding,)
-    parser_classes = (StrictJsonParser, StructuredParser, BatchParser)
+    parser_classes = (ItemsParser, StructuredParser, BatchParser)
 
     @extend_schema(
         operation_id="sources_events",
