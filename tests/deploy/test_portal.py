@@ -3,6 +3,7 @@ unnoticed.
 """
 
 import re
+import shlex
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -104,6 +105,14 @@ def test_a_pod_runs_the_command_of_serve(name):
     for tied in TIED.get(name, ()):
         theirs.pop(tied)
     assert ours == theirs | OWN.get(name, {})
+
+
+@pytest.mark.parametrize("name", ["web", "live"])
+def test_a_pod_runs_the_command_of_the_page(name):
+    page = (ROOT / "docs" / "operations" / "install" / "install.md").read_text(encoding="utf-8")
+    [command] = re.findall(rf"(?m)^\| `{name}`: [^|]+ \| `([^`]+)`", page)
+    ours, words = options(only(PODS[name]["containers"])["command"])
+    assert options(shlex.split(f"python -m {command}")) == (ours, words)
 
 
 def test_each_process_has_a_deployment_and_beat_has_one_replica():

@@ -39,7 +39,10 @@ FEW_NODES = json.dumps({"hold_down": 1, **{name: {"enabled": False} for name in 
 LARGEST_PAGE = 1000
 LOOKED_EVERY = 0.3  # seconds: a look by REST takes the product 10 ms CPU or more
 SERVING = ("standalone", "serve", "web", "live")
-UVICORN = ("--log-level", "warning", "--no-access-log", "--http", "kcover_portal.asgi.http_protocol:DeadlineProtocol")
+UVICORN = (
+    *("--log-level", "warning", "--no-access-log", "--no-proxy-headers"),
+    *("--http", "kcover_portal.asgi.http_protocol:DeadlineProtocol"),
+)
 LIVE_LIMITS = ("--limit-concurrency", "16000", "--ws-max-size", "65536")
 
 
@@ -139,7 +142,7 @@ class Product:
             "serve": ("manage.py", "serve", "--fd", fd),
             "web": (
                 *("-m", "uvicorn", *(("--port", str(port)) if port else ("--fd", fd))),
-                *("--workers", "2", *UVICORN, "--no-proxy-headers", "--lifespan", "off", "--ws", "none"),
+                *("--workers", "2", *UVICORN, "--lifespan", "off", "--ws", "none"),
                 *("--timeout-graceful-shutdown", "5", "kcover_portal.asgi.web:application"),
             ),
             "live": (

@@ -5,7 +5,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -19,15 +19,23 @@ SERVER = "uvicorn --log-level warning --no-proxy-headers --http kcover_portal.as
 @contextmanager
 def running(application: str, folder: Path, *options: str, **more: str) -> Iterator[int]:
     """The port of a web server as in production, with a database without tables. ``more``: the environment."""
+    database = {"KCOVER_DATABASE_URL": f"sqlite:///{folder}/k.sqlite3"}
+    start = [sys.executable, "-m", *SERVER.split(), *options]
+    with run_server(lambda fd: [*start, "--fd", str(fd), application], **{**database, **more}) as port:
+        yield port
+
+
+@contextmanager
+def run_server(command: Callable[[int], Sequence[str]], **more: str) -> Iterator[int]:
+    """The port of a server; ``command``: what starts it, by the number of its listening socket."""
     listener = servers.listener()
     free, number = listener.getsockname()[1], listener.fileno()
     environment = {key: value for key, value in os.environ.items() if not key.startswith("KCOVER_")}
     process = subprocess.Popen(
-        [sys.executable, "-m", *SERVER.split(), *options, "--fd", str(number), application],
+        command(number),
         cwd=ROOT,
         env={
             **environment,
-            "KCOVER_DATABASE_URL": f"sqlite:///{folder}/k.sqlite3",
             "KCOVER_SECRET_KEY": "only-for-tests-8bdfc9d2a4e64fd6a1f8",
             "DJANGO_SETTINGS_MODULE": "kcover_portal.settings",
             **more,

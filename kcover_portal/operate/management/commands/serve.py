@@ -99,9 +99,9 @@ def processes(*, front: int, back: int, schedule_file: str) -> list[Child]:
     module = (sys.executable, "-m")
     celery = (*module, "celery", "-A", "kcover_portal", "--quiet")
     uvicorn = "uvicorn --log-level warning --no-access-log --timeout-graceful-shutdown 5 --limit-concurrency 16000"
-    protocol = ("--http", "kcover_portal.asgi.http_protocol:DeadlineProtocol")
-    # The address of the client comes from KCOVER_TRUSTED_PROXIES alone, which knows more proxies than this machine.
-    web = "--workers 2 --timeout-worker-healthcheck 30 --timeout-keep-alive 30 --no-proxy-headers"
+    # The address of the client comes from KCOVER_TRUSTED_PROXIES alone; uvicorn would believe this machine, too.
+    protocol = ("--http", "kcover_portal.asgi.http_protocol:DeadlineProtocol", "--no-proxy-headers")
+    web = "--workers 2 --timeout-worker-healthcheck 30 --timeout-keep-alive 30"
     return [
         Child(
             name="web",

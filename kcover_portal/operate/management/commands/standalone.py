@@ -63,6 +63,7 @@ async def serve(listener: socket.socket) -> None:
         "kcover_portal.asgi:application",
         ws_max_size=65536,
         http="kcover_portal.asgi.http_protocol:DeadlineProtocol",
+        proxy_headers=False,  # KCOVER_TRUSTED_PROXIES says whom to believe; uvicorn would believe this machine, too
         log_level="warning",
         access_log=False,
         timeout_graceful_shutdown=3,
