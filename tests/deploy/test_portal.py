@@ -12,6 +12,7 @@ import pytest
 from agents import VERSION
 from kcover_portal.config import env
 from kcover_portal.kube import http
+from kcover_portal.operate import web_server
 from kcover_portal.operate.management.commands import serve
 from tests.deploy import manifests
 from tests.deploy.manifests import (
@@ -112,7 +113,7 @@ def test_a_pod_runs_the_command_of_the_page(name):
     page = (ROOT / "docs" / "operations" / "install" / "install.md").read_text(encoding="utf-8")
     [command] = re.findall(rf"(?m)^\| `{name}`: [^|]+ \| `([^`]+)`", page)
     ours, words = options(only(PODS[name]["containers"])["command"])
-    assert options(shlex.split(f"python -m {command}")) == (ours, words)
+    assert options(shlex.split(command)) == (ours, words)
 
 
 def test_each_process_has_a_deployment_and_beat_has_one_replica():
@@ -176,7 +177,7 @@ def test_a_pod_ends_in_order():
         container = only(PODS[name]["containers"])
         program, pause = container["lifecycle"]["preStop"]["exec"]["command"]
         assert program == "sleep"
-        graceful = int(options(container["command"])[0]["--timeout-graceful-shutdown"])
+        graceful = int(options(container["command"])[0].get("--timeout-graceful-shutdown", web_server.END_SECONDS))
         assert int(pause) + graceful < PODS[name]["terminationGracePeriodSeconds"]
         assert DEPLOYMENTS[name]["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
     assert PODS["worker"]["terminationGracePeriodSeconds"] > http.CONNECT_SECONDS + http.READ_SECONDS

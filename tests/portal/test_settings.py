@@ -28,20 +28,13 @@ def run(*words: str, folder: Path = ROOT, **settings: str) -> subprocess.Complet
         ("manage.py", "nonsense"),
         ("-m", "celery", "-A", "kcover_portal", "worker"),
         ("-m", "uvicorn", "--port", "0", "kcover_portal.asgi:application"),
+        ("-m", "kcover_portal.operate.web_server", "--port", "0"),
     ],
     ids=lambda words: words[1],
 )
 def test_an_invalid_setting_ends_every_program_with_one_line(words: tuple[str, ...]) -> None:
     ended = run(*words, KCOVER_MODE="yolo")
     assert (ended.returncode, ended.stdout, ended.stderr) == (2, "", f"kcover portal: {MODE}\n")
-
-
-def test_a_server_of_several_processes_does_not_try_again_for_ever() -> None:
-    ended = run(
-        "-m", "uvicorn", "--workers", "2", "--port", "0", "kcover_portal.asgi.web:application", KCOVER_MODE="yolo"
-    )
-    assert 1 <= ended.stderr.count(MODE) <= 2  # each of them may have begun
-    assert "Traceback" not in ended.stderr
 
 
 def test_a_folder_that_cannot_be_created_is_an_error_of_one_line() -> None:

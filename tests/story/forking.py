@@ -27,7 +27,7 @@ from django.core.management import call_command
 
 # What the processes import after Django, all of it free of effects.
 MODULES = (
-    *("kcover_portal.celery", "kcover_portal.asgi.web", "kcover_portal.urls", "uvicorn.main"),
+    *("kcover_portal.celery", "kcover_portal.asgi.web", "kcover_portal.urls", "uvicorn.main", "uvicorn.supervisors"),
     *("celery.bin.celery", "celery.bin.worker", "celery.apps.worker", "celery.bin.beat", "simulator.__main__"),
 )
 

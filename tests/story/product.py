@@ -141,9 +141,8 @@ class Product:
             "standalone": ("manage.py", "standalone", "--fd", fd),
             "serve": ("manage.py", "serve", "--fd", fd),
             "web": (
-                *("-m", "uvicorn", *(("--port", str(port)) if port else ("--fd", fd))),
-                *("--workers", "2", *UVICORN, "--lifespan", "off", "--ws", "none"),
-                *("--timeout-graceful-shutdown", "5", "kcover_portal.asgi.web:application"),
+                *("-m", "kcover_portal.operate.web_server", *(("--port", str(port)) if port else ("--fd", fd))),
+                *("--timeout-keep-alive", "5"),
             ),
             "live": (
                 *("-m", "uvicorn", *(("--port", str(port)) if port else ("--fd", fd))),

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.skipif(not POSTGRES, reason="needs the PostgreSQL that 
 
 SLOW_CLIENTS = 40  # more than the pages have threads
 CHILDREN = {
-    "web": "kcover_portal.asgi.web:application",
+    "web": "kcover_portal.operate.web_server",
     "live": "kcover_portal.asgi:application",
     "worker": "--quiet worker",
     "beat": "--quiet beat",

@@ -4,16 +4,19 @@ import http.client
 import json
 import os
 import signal
-from collections.abc import Iterator
-from contextlib import closing
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from uvicorn.config import STARTUP_FAILURE
 
 from tests import waiting
-from tests.portal.operate.raw_http import answer, on_the_way, running, slow
+from tests.portal.operate.raw_http import ROOT, answer, on_the_way, run_server, running, slow
 
 pytestmark = pytest.mark.slow
 ECHO = "tests.portal.operate.echo:application"
@@ -118,14 +121,24 @@ def test_an_answer_that_is_handed_on_ends_with_its_client(port: int, folder: Pat
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[tuple[int, psutil.Process]]:
     """The main process of two, and their port."""
-    with running(ECHO, tmp_path, "--workers", "2", TEST_FOLDER=str(tmp_path)) as free:
-        [main] = [one for one in psutil.Process().children() if "--workers" in one.cmdline()]
+    with run_server(lambda fd: several(ECHO, "--fd", str(fd)), TEST_FOLDER=str(tmp_path)) as free:
+        [main] = [one for one in psutil.Process().children() if "-c" in one.cmdline()]
         yield free, main
 
 
+def several(application: str, *options: str) -> list[str]:
+    """The command of ``web`` with another application."""
+    code = "import sys; from kcover_portal.operate.web_server import serve; "
+    return [sys.executable, "-c", f"{code}sys.exit(serve(sys.argv[1:], application={application!r}))", *options]
+
+
 def workers(main: psutil.Process) -> set[int]:
-    living = [one for one in main.children() if one.status() != psutil.STATUS_ZOMBIE]
-    return {one.pid for one in living if "spawn_main" in " ".join(one.cmdline())}
+    found = set()
+    for one in main.children():
+        with suppress(psutil.NoSuchProcess):  # it ends just now
+            if one.status() != psutil.STATUS_ZOMBIE and "spawn_main" in " ".join(one.cmdline()):
+                found.add(one.pid)
+    return found
 
 
 def test_a_process_that_ends_is_started_again(server: tuple[int, psutil.Process]) -> None:
@@ -153,3 +166,39 @@ def test_requests_end_before_the_processes_do(server: tuple[int, psutil.Process]
         assert response.status == 200
         assert response.headers["connection"] == "close"
     main.wait(waiting.HANG_SECONDS)
+
+
+@pytest.fixture
+def failing(tmp_path: Path) -> Iterator[Callable[[int], subprocess.Popen[bytes]]]:
+    """Starts ``web`` with processes that fail at their start with this status."""
+    started = []
+
+    def start(status: int) -> subprocess.Popen[bytes]:
+        own = {"TEST_FOLDER": str(tmp_path), "TEST_STATUS": str(status)}
+        command = several("tests.portal.operate.unready:application", "--port", "0")
+        started.append(subprocess.Popen(command, cwd=ROOT, env=os.environ | own, stderr=subprocess.DEVNULL))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait(waiting.HANG_SECONDS)
+
+
+def starts(folder: Path) -> list[float]:
+    file = folder / "starts"
+    return [float(line) for line in file.read_text().split()] if file.exists() else []
+
+
+def test_a_process_that_fails_to_start_waits_longer_each_time(failing: Any, tmp_path: Path) -> None:
+    main = failing(0)
+    waiting.until(lambda: len(starts(tmp_path)) >= 5, "three more than at first")
+    first, *_, last = starts(tmp_path)[:5]
+    assert last - first >= 5  # seconds: one, and four after the third failure
+    main.terminate()
+    assert main.wait(waiting.HANG_SECONDS) == 0
+
+
+def test_web_ends_with_a_status_if_no_process_can_start(failing: Any, tmp_path: Path) -> None:
+    assert failing(STARTUP_FAILURE).wait(waiting.HANG_SECONDS) == STARTUP_FAILURE
+    assert len(starts(tmp_path)) <= 2

@@ -101,14 +101,10 @@ def processes(*, front: int, back: int, schedule_file: str) -> list[Child]:
     uvicorn = "uvicorn --log-level warning --no-access-log --timeout-graceful-shutdown 5 --limit-concurrency 16000"
     # The address of the client comes from KCOVER_TRUSTED_PROXIES alone; uvicorn would believe this machine, too.
     protocol = ("--http", "kcover_portal.asgi.http_protocol:DeadlineProtocol", "--no-proxy-headers")
-    web = "--workers 2 --timeout-worker-healthcheck 30 --timeout-keep-alive 30"
     return [
         Child(
             name="web",
-            command=(
-                *(*module, *uvicorn.split(), *protocol, *web.split(), "--lifespan", "off", "--ws", "none"),
-                *("--fd", str(back), "kcover_portal.asgi.web:application"),
-            ),
+            command=(*module, "kcover_portal.operate.web_server", "--fd", str(back), "--timeout-keep-alive", "30"),
             sockets=(back,),
         ),
         Child(
