@@ -20,6 +20,7 @@ from kcover.values import limits
 from kcover_portal.console.reads.step_facts import duration
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Maintenance, Node, PendingChange
+from kcover_portal.fleet.services import pending_changes
 from kcover_portal.incidents.models import Incident
 from kcover_portal.lib import localization
 from kcover_portal.rescue.control import requests
@@ -112,7 +113,8 @@ def open_changes(clusters: Collection[Cluster], *, now: datetime) -> QuerySet[Pe
 
 def change_lines(change: PendingChange) -> list[tuple[str, str, str]]:
     """Each changed setting: its name, its value at the request, and the requested value."""
-    return [(name, _written(change.before.get(name)), _written(value)) for name, value in change.changes.items()]
+    before, after = pending_changes.shown(change.before), pending_changes.shown(change.changes)
+    return [(name, _written(before.get(name)), _written(value)) for name, value in after.items()]
 
 
 def _written(value: object) -> str:

@@ -83,8 +83,7 @@ def set_cluster(cluster: Cluster, changes: Mapping[str, Any], *, actor: str, rea
             if name not in SETTINGS:
                 raise FieldError(name, reasons.of("setting_unknown", name=name, known=", ".join(SETTINGS)))
             setattr(row, name, _checked(name, value))
-        if masked_addresses.MASK in str(changes.get("decision_url", "")):
-            raise FieldError("decision_url", reasons.of("address_masked"))
+        check_decision_url(changes)
         _check_secret(str(changes.get("decision_secret", "")))
         try:
             row.clean_fields(exclude=[column.name for column in row._meta.get_fields() if column.name not in changes])
@@ -168,6 +167,12 @@ def _resources(value: object) -> str:
         if not kube_names.LABEL_KEY.fullmatch(name) or not re.fullmatch(r"[1-9][0-9]{0,3}", count):
             raise FieldError("nccl_resources", reasons.of("pair_resources", value=short_text(one)))
     return ",".join(sorted(set(given)))
+
+
+def check_decision_url(changes: Mapping[str, Any]) -> None:
+    """Raises FieldError if the address is one that was masked before it was shown."""
+    if masked_addresses.MASK in str(changes.get("decision_url", "")):
+        raise FieldError("decision_url", reasons.of("address_masked"))
 
 
 def _check_secret(secret: str) -> None:

@@ -12,6 +12,7 @@ from django.db import transaction
 from kcover import audit, reasons
 from kcover.decisions import guards
 from kcover.policy import modes
+from kcover.values import masked_addresses
 from kcover_portal.fleet import queries, services
 from kcover_portal.fleet.models import Cluster, PendingChange
 from kcover_portal.fleet.services import cluster_settings, pools
@@ -42,8 +43,8 @@ def loosens_mode(row: Cluster | Installation, mode: str | None) -> bool:
 def loosens_settings(cluster: Cluster, changes: Mapping[str, Any]) -> bool:
     """Returns whether the settings let the portal, or one person, do more than before.
 
-    Other labels of the topology count, because budgets, floors and storms are counted by them. Raises FieldError for an
-    invalid topology.
+    Other labels of the topology count, because budgets, floors and storms are counted by them. So does another
+    decision system: it may decide otherwise, or not answer. Raises FieldError for an invalid topology.
     """
     rank = HAND_APPROVALS.index
     return (
@@ -58,6 +59,7 @@ def loosens_settings(cluster: Cluster, changes: Mapping[str, Any]) -> bool:
         or (cluster.drills == Cluster.Drills.RECORD and changes.get("drills") == Cluster.Drills.ACT)
         or not DECIDERS[changes.get("decision_mode", cluster.decision_mode)] <= DECIDERS[cluster.decision_mode]
         or _falls_back(cluster, changes.get("decision_fallback", cluster.decision_fallback))
+        or changes.get("decision_url", cluster.decision_url) != cluster.decision_url
         or ("topology" in changes and pools.checked(changes["topology"]) != cluster.topology)
     )
 
@@ -95,7 +97,11 @@ def request(
     reason: str,
     now: datetime,
 ) -> PendingChange:
-    """Stores a change that waits for another admin. ``requesters``: the people who count as the requester."""
+    """Stores a change that waits for another admin. ``requesters``: the people who count as the requester.
+
+    Raises FieldError for an address that was masked.
+    """
+    cluster_settings.check_decision_url(changes)
     with transaction.atomic():
         row = PendingChange.objects.create(
             cluster=cluster,
@@ -187,10 +193,15 @@ _APPLY: Mapping[str, Callable[[PendingChange, str, datetime], None]] = {
 }
 
 
+def shown(values: Mapping[str, Any]) -> dict[str, Any]:
+    """What people and the audit log see of ``changes`` or ``before``: what may be a key in an address is masked."""
+    return {name: masked_addresses.mask(value) for name, value in values.items()}
+
+
 def _note(
     row: PendingChange, act: type[audit.PendingChangeAct], *, actor: str, reason: str, now: datetime, **more: Any
 ) -> None:
     name = row.cluster.name if row.cluster else ""
-    entry = act(cluster=name, change=row.pk, changes=row.changes, reason=reason, **more)
+    entry = act(cluster=name, change=row.pk, changes=shown(row.changes), reason=reason, **more)
     ledger.record(name, entry, actor=actor, now=now)
     doorbell.publish("cluster", row.cluster.pk if row.cluster else 0, cluster=name)

@@ -187,6 +187,33 @@ def test_rules_in_place_of_a_silent_decision_system_wait(east: Cluster, ada: Api
     assert patch(ada, "", {"decision_fallback": "hold"}).status_code == 200
 
 
+def test_another_decision_system_waits_and_its_keys_are_never_shown(east: Cluster, ada: Api, bea: Api) -> None:
+    key, old = "aVeryRandomKey0123456789xyz", "anOldRandomKey9876543210abc"
+    Cluster.objects.update(second_admin=True, decision_url=f"https://decisions.example/{old}?token=t0ken")
+    assert "decision_url" in fields(patch(ada, "", {"decision_url": "https://decisions.example/…?…"}))
+    waits = patch(ada, "", {"decision_url": f"https://other.example/plan/{key}"})
+    assert waits.status_code == 202
+    assert waits.json()["changes"] == {"decision_url": "https://other.example/plan/…"}
+    assert waits.json()["before"] == {"decision_url": "https://decisions.example/…?…"}
+    page = bea.client.get("/safety/").content.decode()
+    assert "https://other.example/plan/…" in page
+    confirmed = bea.post(f"changes/{waits.json()['id']}/confirm")
+    assert confirmed.json()["state"] == "confirmed"
+    east.refresh_from_db()
+    assert east.decision_url.endswith(key)
+    told = [page, confirmed.content.decode(), bea.get("changes").content.decode()]
+    told += [str(entry.data) for entry in Entry.objects.filter(cluster="east")]
+    assert not [text for text in told if key in text or old in text or "t0ken" in text]
+
+
+@pytest.mark.parametrize("url", ["", "https://other.example/plan"])
+def test_a_decision_system_that_stays_does_not_wait(east: Cluster, ada: Api, url: str) -> None:
+    Cluster.objects.update(second_admin=True, decision_url=url)
+    assert patch(ada, "", {"decision_url": url}).status_code == 200
+    Cluster.objects.update(second_admin=False)
+    assert patch(ada, "", {"decision_url": "https://another.example"}).status_code == 200
+
+
 def test_a_change_waits_a_day(east: Cluster, now: datetime) -> None:
     row = pending_changes.request(
         east, "settings", {"mode": "enforce"}, actor="user:ada", requesters=["user:ada"], reason="", now=now

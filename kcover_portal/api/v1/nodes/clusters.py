@@ -220,6 +220,7 @@ LOOSENS = (
     "job_recovery",
     "drills",
     "decision_mode",
+    "decision_url",
     "decision_fallback",
     "topology",
 )

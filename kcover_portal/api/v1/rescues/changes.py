@@ -37,6 +37,11 @@ class PendingChangeSerializer(serializers.ModelSerializer[PendingChange]):
             *("state", "answered_by", "answered_at"),
         )
 
+    def to_representation(self, instance: PendingChange) -> dict[str, Any]:
+        """Masks what may be a key in ``decision_url``."""
+        shown = super().to_representation(instance)
+        return {**shown, **{name: pending_changes.shown(shown[name]) for name in ("changes", "before")}}
+
 
 class Changes(base.ReadViewSet[PendingChange]):
     """Changes that wait, or waited, for another admin; newest first."""
