@@ -64,6 +64,17 @@ def test_downloads_are_recorded_and_bounded(viewer: Api, rescue: Rescue) -> None
     assert found[0].actor.startswith("token:")
 
 
+def test_headers_alone_are_no_download(viewer: Api, rescue: Rescue) -> None:
+    path = f"rescues/{rescue.pk}/evidence/1"
+    for _ in range(concurrency_limits.EXPORT_STARTS.per_person + 1):
+        answer = viewer.call("head", path)
+        assert (answer.status_code, answer.content, answer["ETag"]) == (200, b"", f'"{SHA256}"')
+        assert answer["Content-Length"] == str(len(CONTENT))
+    assert not Entry.objects.filter(verb="evidence.read").exists()
+    assert viewer.get(path)["Content-Length"] == str(len(CONTENT))
+    assert Entry.objects.filter(verb="evidence.read").count() == 1
+
+
 def test_missing_evidence_is_not_found(viewer: Api, rescue: Rescue, now: datetime) -> None:
     for number in (2, 3):
         assert problem(viewer.get(f"rescues/{rescue.pk}/evidence/{number}"), 404)["code"] == "no_evidence"

@@ -82,13 +82,15 @@ class EvidenceFile(base.ActionView):
         row = Bundle.objects.filter(rescue=rescue.pk, number=n, state=Bundle.State.KEPT).first()
         if row is None:
             raise http_errors.NotFound(reasons.of("no_evidence", rescue=str(pk), number=str(n)))
-        _note_download(request, rescue, row)
         headers = {
             "Content-Disposition": f'attachment; filename="rescue-{pk}-evidence-{n}.log.gz"',
             "ETag": f'"{row.sha256}"',
             "Cache-Control": "private, no-store",
             "X-Content-Type-Options": "nosniff",
         }
+        if request.method == "HEAD":  # whoever asks for the size and the hash has downloaded nothing
+            return HttpResponse(content_type=MEDIA_TYPE, headers={**headers, "Content-Length": str(row.size)})
+        _note_download(request, rescue, row)
         return HttpResponse(b"".join(queries.content(row)), content_type=MEDIA_TYPE, headers=headers)
 
 
