@@ -17,7 +17,7 @@ SENTENCES: Mapping[str, str] = {
     "node_lock_expired": _("The lock on {node} has expired."),
     "lease_lost": _("The worker lost its lease on rescue {rescue} (fencing token {token})."),
     "ended_before_call": _("Rescue {rescue} ended before the call was made."),
-    "approve_step": _("Approve mode: a person must approve the step {step} first."),
+    "approve_step": _("Approve mode: the step {step} needs approval."),
     # Ends.
     "step_ended": _("{step}: {why}"),
     "starting_over": _("Starting over. {why}"),

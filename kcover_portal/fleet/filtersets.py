@@ -32,7 +32,7 @@ class NodeFilter(filters.FilterSet):
     ready = Flag(field_name="ready", label=_("Ready"))
     cordoned = Flag(field_name="unschedulable", label=_("Cordoned"))
     probation = Flag(field_name="probation_until", lookup_expr="isnull", exclude=True, label=_("On probation"))
-    burn_in = Flag(field_name="not_ready_since", lookup_expr="isnull", exclude=True, label=_("Before its first work"))
+    burn_in = Flag(field_name="not_ready_since", lookup_expr="isnull", exclude=True, label=_("Burn-in pending"))
     label = filters.CharFilter(method="by_label", label=_("Label (key or key=value)"))
     version = filters.CharFilter(field_name="agent__version", label=_("Agent version"))
     seen_before = Moment(field_name="agent__seen_at", lookup_expr="lt", label=_("Agent last seen before"))

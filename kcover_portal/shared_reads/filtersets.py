@@ -16,7 +16,7 @@ from kcover_portal.shared_reads import node_status
 
 NODE_STATES = (
     ("healthy", _("Healthy")),
-    ("faulty", _("With an open fault")),
+    ("faulty", _("Faulty")),
     ("rescue", _("In rescue")),
     ("cordoned", _("Cordoned")),
     ("not-ready", _("Not ready")),

@@ -27,7 +27,7 @@ def test_a_broken_node_is_found_and_its_page_shows_why_no_action_runs(
         expect(card).to_contain_text(text)
     assert clicks(page) == 0
     settled(page)
-    card.get_by_role("link", name=re.compile("no action taken")).click()
+    card.get_by_role("link", name=re.compile("not handled yet")).click()
     expect(page.get_by_role("heading", name="What it means")).to_be_visible()
     page.get_by_role("link", name=node).first.click()
     why = page.get_by_role("region", name="Why is this node not healing?")

@@ -156,8 +156,8 @@ def test_every_rule_that_does_not_match_has_a_reason() -> None:
     judged = decide.decide(situation(*rules))
     assert (judged.answer, judged.rule, judged.steps) == ("none", None, ())
     assert tuple(map(str, judged.because)) == (
-        "Rule heal#1 does not match. Lists 48, not 62.",
-        "Rule heal#2 does not match. Lists 63, not 62.",
+        "Rule heal#1 does not apply. It covers 48, not 62.",
+        "Rule heal#2 does not apply. It covers 63, not 62.",
     )
     assert [one.matched for one in judged.tried] == [False, False]
 
@@ -180,7 +180,7 @@ HOLDS: list[tuple[str, dict[str, Any], str]] = [
         "Node gpu-1 is excluded (label kcover.io/exclude=true).",
     ),
     ("hold", {"cluster": {"mode": "paused", "pause_reason": "storm"}}, "Automation is paused: storm"),
-    ("hold", {"node": {"open_rescue": 7}}, "Rescue 7 is open on this node. A node has one rescue at a time."),
+    ("hold", {"node": {"open_rescue": 7}}, "Rescue 7 must finish first. A node has one rescue at a time."),
     (
         "hold",
         {"node": {"left_to_people": 6}},
@@ -199,13 +199,13 @@ HOLDS: list[tuple[str, dict[str, Any], str]] = [
     (
         "hold",
         {"node": {"recent_rescues": 5}},
-        "Rescues rebooted this node, or reset one of its GPUs, 5 times within 7 d. A person must look at it.",
+        "Rescues rebooted this node, or reset one of its GPUs, 5 times within 7 d. An operator must inspect it.",
     ),
     ("shadow", {"cluster": {"installation_mode": "shadow"}}, str(reasons.of("shadow"))),
     (
         "approve",
         {"cluster": {"installation_mode": "approve", "isolate_before_approval": False}},
-        "Approve mode: a person must approve first.",
+        "Approve mode: approval required.",
     ),
 ]
 
@@ -323,7 +323,7 @@ def test_a_rule_may_require_an_approval() -> None:
     asks = candidate(approval=document.Approval())
     assert weigh(asks) == ("approve", (MATCHES, "The rule requires approval first."))
     stops = {"mode": "approve", "isolate_before_approval": False}
-    assert weigh(asks, cluster=stops)[1][1] == "Approve mode: a person must approve first."
+    assert weigh(asks, cluster=stops)[1][1] == "Approve mode: approval required."
     assert weigh(asks, cluster={"mode": "shadow"})[0] == "shadow"
 
 
@@ -338,7 +338,7 @@ def test_inv_35_the_limit_of_reboots_is_a_setting() -> None:
         "hold",
         (
             MATCHES,
-            "Rescues rebooted this node, or reset one of its GPUs, 2 times within 1 h. A person must look at it.",
+            "Rescues rebooted this node, or reset one of its GPUs, 2 times within 1 h. An operator must inspect it.",
         ),
     )
     assert weigh(REBOOTS, node={"recent_rescues": 1}, settings=repeats)[0] == "rescue"
@@ -441,7 +441,7 @@ def test_a_rules_own_limits_are_weighed() -> None:
 
 
 def test_an_open_rescue_of_the_node_is_named_before_the_guards() -> None:
-    assert "is open on this node" in weigh(node={"open_rescue": 7}, **TRIPPED)[1][1]
+    assert "must finish first" in weigh(node={"open_rescue": 7}, **TRIPPED)[1][1]
 
 
 PLACES = range(len(HOLDS))

@@ -96,13 +96,13 @@ def test_a_rule_that_does_not_match_lets_the_next_rule_be_tried() -> None:
 def test_a_listed_code_is_met_exactly() -> None:
     rule = candidate(codes=("48", "62"))
     assert meet(rule, code="62") == "p#1"
-    assert why(rule, code="6") == "Lists 48, 62, not 6."
-    assert why(rule, code="162") == "Lists 48, 62, not 162."
+    assert why(rule, code="6") == "It covers 48, 62, not 6."
+    assert why(rule, code="162") == "It covers 48, 62, not 162."
 
 
 @pytest.mark.parametrize("kind", ["sxid", "check", "agent", "pod"])
 def test_listed_codes_are_xids(kind: str) -> None:
-    assert why(candidate(codes=("62",)), kind=kind) == f"Lists Xid codes; this fault is of kind {kind}."
+    assert why(candidate(codes=("62",)), kind=kind) == f"It covers Xids only; this fault is of kind {kind}."
 
 
 @pytest.mark.parametrize("code", ["48", "62", "79", "74"])
@@ -161,8 +161,8 @@ def test_an_unknown_code_is_a_fault_until_known_otherwise(kind: str, code: str) 
 def test_codes_of_other_kinds_are_listed_by_kind(kind: str, code: str) -> None:
     rule = candidate(phrases={kind: (code, "x")})
     assert meet(rule, kind=kind, code=code) == "p#1"
-    assert why(rule, kind=kind, code="other") == f"Matches {kind} {code}, {kind} x, not {kind} other."
-    assert why(rule, code="62") == f"Matches {kind} {code}, {kind} x, not Xid 62."
+    assert why(rule, kind=kind, code="other") == f"It covers {kind} {code}, {kind} x, not {kind} other."
+    assert why(rule, code="62") == f"It covers {kind} {code}, {kind} x, not Xid 62."
     assert meet(candidate(kinds=(kind,)), kind=kind, code=code) == "p#1"
 
 
@@ -183,7 +183,7 @@ def test_an_alert_is_listed_whichever_xid_it_names(kind: str, code: str, listed:
 
 @pytest.mark.parametrize(("kind", "code"), [("check", "remapped"), ("agent", "silent"), ("preflight", "slow")])
 def test_a_rule_without_codes_matches_no_other_kinds(kind: str, code: str) -> None:
-    assert why(candidate(), kind=kind, code=code) == f"Covers Xid and SXid faults, not kind {kind}."
+    assert why(candidate(), kind=kind, code=code) == f"It covers Xids and SXids, not faults of kind {kind}."
 
 
 # --- labels
@@ -223,7 +223,7 @@ def test_a_mismatch_names_the_missing_labels() -> None:
 
 
 def test_the_code_is_weighed_before_the_labels() -> None:
-    assert why(candidate(codes=("48",), labels=PAIR)) == "Lists 48, not 62."
+    assert why(candidate(codes=("48",), labels=PAIR)) == "It covers 48, not 62."
 
 
 # --- beyond error codes
@@ -233,7 +233,7 @@ def test_each_list_of_a_rule_matches_alone() -> None:
     rule = candidate(codes=("79",), sxids=("12021",), checks=("remapped",), kinds=("agent",))
     for kind, code in (("xid", "79"), ("sxid", "12021"), ("check", "remapped"), ("agent", "silent")):
         assert meet(rule, kind=kind, code=code) == "p#1"
-    named = "Matches Xid 79, SXid 12021, check remapped, agent *, not {}."
+    named = "It covers Xid 79, SXid 12021, check remapped, agent *, not {}."
     for kind, code in (("xid", "62"), ("sxid", "11004"), ("check", "dcgm"), ("pod", "error"), ("xid", "12021")):
         spelled = {"xid": "Xid", "sxid": "SXid"}.get(kind, kind)
         assert why(rule, kind=kind, code=code) == named.format(f"{spelled} {code}")
@@ -250,18 +250,18 @@ def test_each_list_of_a_rule_matches_alone() -> None:
 def test_a_mismatch_names_the_kinds_that_a_rule_lists_beside_codes(
     more: dict[str, tuple[str, ...]], named: str
 ) -> None:
-    assert why(candidate(codes=("79",), **more)) == f"Matches Xid 79, {named}, not Xid 62."
+    assert why(candidate(codes=("79",), **more)) == f"It covers Xid 79, {named}, not Xid 62."
 
 
 def test_a_kind_means_its_faults_of_the_node() -> None:
     assert meet(candidate(kinds=("sxid",)), kind="sxid", code="11004") == "p#1"
     assert why(candidate(kinds=("sxid",)), kind="sxid", code="12021").startswith("SXid 12021 is not a node fault")
-    assert why(candidate(kinds=("sxid",)), code="62") == "Matches SXid *, not Xid 62."
+    assert why(candidate(kinds=("sxid",)), code="62") == "It covers SXid *, not Xid 62."
     assert meet(candidate(kinds=("check",)), kind="check", code="anything") == "p#1"
     assert meet(candidate(kinds=("other",)), kind=machine_check.KIND, code=machine_check.CODE) == "p#1"
     assert (
         why(candidate(), kind=machine_check.KIND, code=machine_check.CODE)
-        == "Covers Xid and SXid faults, not kind other."
+        == "It covers Xids and SXids, not faults of kind other."
     )
 
 

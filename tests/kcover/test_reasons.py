@@ -19,13 +19,13 @@ def test_a_reason_is_rendered_in_english() -> None:
 
 
 def test_a_reason_may_name_another() -> None:
-    assert str(MISMATCH) == "Rule kce#1 does not match. Lists 48, 63, not 62."
+    assert str(MISMATCH) == "Rule kce#1 does not apply. It covers 48, 63, not 62."
 
 
 def test_a_reason_is_rendered_in_the_callers_language() -> None:
     german = {
-        "Rule {rule} does not match. {why}": "Regel {rule} passt nicht: {why}",
-        "Lists {listed}, not {code}.": "sie nennt nicht {code}, nur {listed}",
+        "Rule {rule} does not apply. {why}": "Regel {rule} passt nicht: {why}",
+        "It covers {listed}, not {code}.": "sie nennt nicht {code}, nur {listed}",
     }
     assert MISMATCH.say(german.__getitem__) == "Regel kce#1 passt nicht: sie nennt nicht 62, nur 48, 63"
 
@@ -147,7 +147,7 @@ def test_reasons_that_differ_in_figures_are_alike() -> None:
         [MISMATCH, PAUSED],
         [PAUSED, PAUSED],
         [reasons.of("paused_because", why="no"), MISMATCH],
-        [PAUSED, reasons.of("rule_mismatch", rule="kce#1", why="Lists 48, 63, not 62.")],
+        [PAUSED, reasons.of("rule_mismatch", rule="kce#1", why="It covers 48, 63, not 62.")],
         [PAUSED, reasons.of("rule_mismatch", rule="kce#1", why=reasons.of("lists_others", listed="48", code="62"))],
     ],
 )

@@ -247,7 +247,7 @@ def test_occurrences_of_the_past_are_counted_up_to_then(
     incident: Incident, node: Node, viewer: Api, now: datetime
 ) -> None:
     Incident.objects.filter(pk=incident.pk).update(state="closed", opened_at=datetime.now(tz=now.tzinfo))
-    because = "Rule a#1 does not match. Requires 3 occurrences within 1h; 2 were seen."
+    because = "Rule a#1 does not apply. Requires 3 occurrences within 1h; 2 were seen."
     for count, ago, answer in ((2, 10, "none"), (5, 90, "none"), (5, -10, "none"), (1, 20, "rescue")):
         at = now - timedelta(minutes=ago)
         Occurrence.objects.create(incident=incident, node=node, source="kmsg", count=count, at=at)

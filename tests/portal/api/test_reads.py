@@ -105,7 +105,7 @@ def test_a_decision_shows_its_reasons_in_english_and_as_data(node: Node, viewer:
     tried = [{"rule": "a#1", "matched": False, "because": paused}]
     Decision.objects.update(because=[paused, mismatch], tried=tried)
     [row] = viewer.get("decisions").json()["results"]
-    assert row["because"] == ["Automation is paused: look", "Rule a#1 does not match. Automation is paused: look"]
+    assert row["because"] == ["Automation is paused: look", "Rule a#1 does not apply. Automation is paused: look"]
     assert row["reasons"] == [paused, mismatch]
     assert [one["because"] for one in row["tried"]] == ["Automation is paused: look"]
 

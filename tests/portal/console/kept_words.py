@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 # Products, protocols and kinds of Kubernetes that any sentence may name.
 _PRODUCTS = (
-    "API Alertmanager ASCII Autopilot CSRF DCGM DNS Events GPU GPUs HTTP ID IP Jira JSON Job Kubernetes Kueue "
+    "Agent API Alertmanager ASCII Autopilot CSRF DCGM DNS Events GPU GPUs HTTP ID IP Jira JSON Job Kubernetes Kueue "
     "NVLink NVIDIA PDB PEM PVC Pod Prometheus Redfish SHA SXid UID URL UTC UTF Workload Xid YAML gzip iperf kubectl "
     "kubelet webhook POST"
 )

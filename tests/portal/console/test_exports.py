@@ -152,8 +152,8 @@ def test_exported_reasons_equal_those_of_rest(person, cluster: Cluster):
     tried = [{"rule": "p#1", "matched": False, "because": reason.to_json()}]
     Decision.objects.update(because=[reason.to_json()], tried=tried)
     (row,) = table(person("viewer").get("/export/decisions.csv"))
-    assert json.loads(row["because"]) == ["Lists 48, not 62."]
-    assert json.loads(row["tried"]) == [{"rule": "p#1", "matched": False, "because": "Lists 48, not 62."}]
+    assert json.loads(row["because"]) == ["It covers 48, not 62."]
+    assert json.loads(row["tried"]) == [{"rule": "p#1", "matched": False, "because": "It covers 48, not 62."}]
 
 
 def test_a_file_is_named_by_list_and_day(person, cluster: Cluster):

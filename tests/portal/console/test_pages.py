@@ -153,7 +153,7 @@ def test_the_overview_counts_and_lists_needs(person, world: World):
     world.fault(95)  # no rule lists it
     world.work()
     page = text(person("viewer").get("/"))
-    assert "Xid 95 on gpu-1: no action taken" in page
+    assert "Xid 95 on gpu-1: not handled yet" in page
     assert "No rule covers Xid 95." in page
     assert "does not match" not in page
 
@@ -245,7 +245,7 @@ def test_the_node_page_shows_why_no_action_runs(person, world: World):
     world.work()
     page = text(person("viewer").get("/nodes/c1/gpu-1/"))
     assert "Why is this node not healing?" in page
-    assert "Lists 48, 62, 64, not 95." in page
+    assert "It covers 48, 62, 64, not 95." in page
 
 
 def test_the_node_page_shows_the_owner_of_the_cordon(person, world: World):
@@ -304,7 +304,7 @@ def test_an_incident_shows_its_meaning_and_its_decision(person, world: World):
     world.work()
     page = text(person("viewer").get(f"/incidents/{Incident.objects.get().pk}/"))
     assert "GPU no longer reachable over PCI Express" in page
-    assert "Lists 48, 62, 64, not 79." in page
+    assert "It covers 48, 62, 64, not 79." in page
 
 
 def test_a_healed_rescue_shows_its_history(person, world: World):
@@ -340,7 +340,7 @@ class TestApproval:
         world.uninstall()
 
     def test_an_approval_request_is_first_on_the_list(self, person, held: Rescue):
-        assert "Approve the rescue of gpu-1 after Xid 62?" in text(person("viewer").get("/"))
+        assert "Approve the rescue of gpu-1 (Xid 62)?" in text(person("viewer").get("/"))
         assert "#" + str(held.pk) in text(person("viewer").get("/rescues/?tab=approval"))
 
     def test_an_operator_may_not(self, person, held: Rescue):

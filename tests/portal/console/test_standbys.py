@@ -121,5 +121,5 @@ def test_a_storm_is_the_first_need(person, world: World):
     )
     page = words(person("viewer").get("/"))
     needs = page[page.index("Needs attention now") :]
-    assert needs.index("Storm: Xid 95 on 2 nodes") < needs.index("Xid 95 on gpu-1: no action taken")
+    assert needs.index("Storm: Xid 95 on 2 nodes") < needs.index("Xid 95 on gpu-1: not handled yet")
     assert "no decision yet" not in needs
