@@ -12,27 +12,28 @@ SENTENCES: Mapping[str, str] = {
     "maintenance_because": _("Maintenance window ({scope}) until {until}: {why}"),
     "no_maintenance": _("No maintenance window is active here."),
     "storm_code": _(
-        "Storm: {value} on {nodes} nodes within {within} (threshold {limit}). A shared cause is likely, so the "
-        "action waits until a person closes the storm."
+        "Storm: {value} on {nodes} nodes within {within} (threshold {limit}). A shared cause is "
+        "likely, so the action waits until the storm is closed."
     ),
     "storm_job": _(
-        "Storm: {nodes} nodes of job {value} failed within {within} (threshold {limit}). A shared cause is likely, "
-        "so the action waits until a person closes the storm."
+        "Storm: {nodes} nodes of job {value} failed within {within} (threshold {limit}). A shared "
+        "cause is likely, so the action waits until the storm is closed."
     ),
     "storm_switch": _(
-        "Storm: {nodes} nodes on switch {value} failed within {within} (threshold {limit}). A shared cause is "
-        "likely, so the action waits until a person closes the storm."
+        "Storm: {nodes} nodes on switch {value} failed within {within} (threshold {limit}). A "
+        "shared cause is likely, so the action waits until the storm is closed."
     ),
     "storm_agent_version": _(
-        "Storm: {nodes} nodes with agent {value} failed within {within} (threshold {limit}). A shared cause is "
-        "likely, so the action waits until a person closes the storm."
+        "Storm: {nodes} nodes with agent {value} failed within {within} (threshold {limit}). A "
+        "shared cause is likely, so the action waits until the storm is closed."
     ),
     "storm_budget": _(
-        "Storm: {taken} of {eligible} nodes are isolated or in rescue, the most allowed during a storm (limit {limit})."
+        "Not isolated during the storm: {taken} of {eligible} nodes are already isolated or in "
+        "rescue (storm limit: {limit})."
     ),
     "storm_cordon": _(
-        "Storm: one symptom on {nodes} nodes within {within} (threshold {limit}). The node has a hardware fault of its "
-        "own, so it may be isolated. Nothing is drained, reset or rebooted."
+        "Storm: {nodes} nodes failed in the same way within {within} (threshold {limit}). A node "
+        "with its own hardware fault may be isolated, nothing more."
     ),
     "no_storm": _("No storm: no symptom on more than {nodes} nodes within {within} (threshold {limit})."),
     "rate": _(

@@ -229,35 +229,33 @@ TABLES["node"] |= {
 }
 
 GUARDS: Final = {  # what bounds automation: name, and its effect in a sentence
-    "storm": ActionLabel(_("Storm"), "bolt", _("One symptom on many nodes at once. The cause is not in the nodes.")),
+    "storm": ActionLabel(
+        _("Storm"), "bolt", _("Many nodes fail in the same way at once, so a shared cause is likely.")
+    ),
     "rate": ActionLabel(
         _("Fault rate"),
         "trending-up",
-        _("Stops drains, resets and reboots while more nodes fail than chance explains."),
+        _("Pauses drains, resets and reboots while the fault rate is abnormally high."),
     ),
     "breaker": ActionLabel(_("Breaker"), "hand-stop", _("Maximum number of nodes isolated within a time window.")),
     "budget": ActionLabel(
         _("Budget"), "gauge", _("Maximum number of nodes isolated or under rescue at the same time.")
     ),
     "floor": ActionLabel(_("Pool floor"), "stack", _("Minimum share of a pool that must stay in service.")),
-    "plans": ActionLabel(
-        _("Plans"), "robot", _("Maximum number of open plans from decision systems at the same time.")
-    ),
+    "plans": ActionLabel(_("Plans"), "robot", _("Maximum number of open plans from external decision systems.")),
     "cooldown": ActionLabel(
-        _("Cooldown"), "clock", _("Time after a rescue in which the portal does not act on the node.")
+        _("Cooldown"), "clock", _("The portal leaves a node alone for this long after its rescue.")
     ),
     "hold_down": ActionLabel(
-        _("Hold-down"), "hourglass", _("Time for which a node must stay free of faults before it counts as healthy.")
+        _("Hold-down"), "hourglass", _("A node counts as healthy once it has had no fault for this long.")
     ),
     "repeats": ActionLabel(
-        _("Repeats"), "rotate-clockwise", _("Number of reboots of one node after which a person takes over.")
+        _("Repeats"), "rotate-clockwise", _("Reboots or resets per node before an operator takes over.")
     ),
     "ladder": ActionLabel(
-        _("Inspection"), "search", _("Number of reboots for one fault code after which the hardware must be inspected.")
+        _("Inspection"), "search", _("Reboots for one fault code before the hardware must be inspected.")
     ),
-    "expiry": ActionLabel(
-        _("Expiry"), "history", _("Time after the last occurrence at which a blocked action expires.")
-    ),
+    "expiry": ActionLabel(_("Expiry"), "history", _("Blocked actions expire this long after the last occurrence.")),
     "exclusion": ActionLabel(
         _("Exclusion"), "ban", _("Nodes with the label kcover.io/exclude=true are never touched.")
     ),

@@ -43,12 +43,12 @@ class Cluster(ModelWithSecrets):
         RECORD = "record", _("Record only")
 
     class HandApproval(models.TextChoices):
-        MODE = "mode", _("In mode approve")
+        MODE = "mode", _("In approve mode")
         ALWAYS = "always", _("Always")
         NEVER = "never", _("Never")
 
     class SecondFactor(models.TextChoices):
-        OFF = "off", _("Only whom the installation requires")
+        OFF = "off", _("As required globally")
         APPROVERS = "approvers", _("People who may approve")
         ALL = "all", _("Everybody with a role")
 

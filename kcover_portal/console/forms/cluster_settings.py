@@ -31,7 +31,7 @@ class Topology(Act):
                 required=False,
                 max_length=MAX_KEY_CHARACTERS,
                 widget=widgets.line(),
-                help_text=gettext_lazy("Leave blank for the labels of the common platforms."),
+                help_text=gettext_lazy("Leave blank to detect from standard labels."),
             )
             self.fields[domain], self.initial[domain] = field, cluster.topology.get(domain, "")
         self.order_fields([*topology.DOMAINS, "reason"])
@@ -52,13 +52,13 @@ class TwoPeople(Act):
     SETTINGS = ("hand_approval", "isolate_before_approval", "second_admin", "second_factor")
 
     hand_approval = forms.ChoiceField(
-        label=gettext_lazy("Approval of actions by hand"),
+        label=gettext_lazy("Manual actions need approval"),
         choices=Cluster.HandApproval.choices,
         widget=widgets.select(),
-        help_text=gettext_lazy("When an action by hand that takes work away needs another person's approval."),
+        help_text=gettext_lazy("When a manual action that interrupts work needs another person's approval."),
     )
     isolate_before_approval = forms.BooleanField(
-        label=gettext_lazy("In approve mode, isolate a faulty node before a person is asked"),
+        label=gettext_lazy("In approve mode, isolate a faulty node before approval"),
         required=False,
         widget=widgets.checkbox(),
     )

@@ -38,7 +38,7 @@ def alarms(seen: Scope, clusters: Collection[Cluster], *, now: datetime) -> list
         Alarm(
             presentation.of("guard", "storm"),
             storm.cluster.name,
-            _("Storm: %(symptom)s on %(n)d nodes. Nothing is drained or rebooted until a person closes the storm.")
+            _("Storm: %(symptom)s on %(n)d nodes. Nothing is drained or rebooted until the storm is closed.")
             % {"symptom": symptom(storm), "n": len(storm.scope)},
             storm.pk,
         )

@@ -183,7 +183,7 @@ def _storm(settings: guards.Settings, storms: Sequence[Incident], eligible: int)
         return Gauge("storm", "", 0, None, "off")
     limit = max(storm.nodes, limits.Limit(percent=storm.percent).of(eligible))
     widest = max((len(row.scope) for row in storms), default=0)
-    note = _("one symptom within %(within)s") % {"within": duration(storm.window)}
+    note = _("nodes with the same symptom within %(within)s") % {"within": duration(storm.window)}
     return Gauge("storm", "", widest, limit, "tripped" if storms else "calm", note)
 
 
@@ -216,7 +216,7 @@ def _budget(cluster: Cluster, settings: guards.Settings) -> list[Gauge]:
     if limit is None:
         used = rows.filter(pk__in=taken).count()
         return [
-            Gauge("budget", "", used, None, "off", _("%(n)d isolated or in rescue; no budget is set") % {"n": used})
+            Gauge("budget", "", used, None, "off", _("%(n)d nodes isolated or in rescue; no limit set") % {"n": used})
         ]
     key = by.label_key
     parts: dict[str, Combinable] = {"cluster": Value(""), "pool": F("pool"), "label": KeyTextTransform(key, "labels")}
@@ -248,7 +248,7 @@ def _floors(cluster: Cluster, settings: guards.Settings) -> list[Gauge]:
 def _plans(cluster: Cluster, settings: guards.Settings) -> Gauge:
     opened = Rescue.objects.filter(cluster=cluster, origin=Rescue.Origin.API, state__in=lifecycle.OPEN_RESCUE).count()
     limit = settings.plans.limit
-    return Gauge("plans", "", opened, limit, _state(opened, limit), _("open plans of decision systems"))
+    return Gauge("plans", "", opened, limit, _state(opened, limit), _("external plans open"))
 
 
 def _state(count: int, limit: int) -> str:

@@ -198,7 +198,7 @@ def _bounds(node: Node, *, now: datetime) -> list[Explanation]:
     storms = Incident.objects.filter(cluster=node.cluster, node=None, state=Incident.State.OPEN)
     found += [
         Explanation(
-            _("Part of a storm that a person must close: %(symptom)s") % {"symptom": symptom(storm)},
+            _("Part of an open storm: %(symptom)s") % {"symptom": symptom(storm)},
             "incident",
             storm.pk,
         )

@@ -71,7 +71,7 @@ def safety(request: Request) -> HttpResponse:
 
 def _topology(cluster: Cluster) -> list[tuple[object, str, str]]:
     """Each domain of the topology, its label key, and what applies without one."""
-    platforms = _("labels of the common platforms")
+    platforms = _("detected from standard labels")
     return [(name, cluster.topology.get(domain, ""), platforms) for domain, name in DOMAINS.items()]
 
 

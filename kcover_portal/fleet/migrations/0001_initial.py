@@ -130,7 +130,7 @@ class Migration(migrations.Migration):
                 (
                     "hand_approval",
                     models.CharField(
-                        choices=[("mode", "In mode approve"), ("always", "Always"), ("never", "Never")],
+                        choices=[("mode", "In approve mode"), ("always", "Always"), ("never", "Never")],
                         default="mode",
                         help_text="when actions by hand that take work away need another person's approval",
                         max_length=10,
@@ -144,7 +144,7 @@ class Migration(migrations.Migration):
                     "second_factor",
                     models.CharField(
                         choices=[
-                            ("off", "Only whom the installation requires"),
+                            ("off", "As required globally"),
                             ("approvers", "People who may approve"),
                             ("all", "Everybody with a role"),
                         ],

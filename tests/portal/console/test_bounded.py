@@ -147,7 +147,7 @@ def test_a_storm_lists_its_nodes_and_is_closed_with_a_reason(person, ten: World)
     storm = storm_on(ten, "gpu-1", "gpu-2", "gone-9")
     client = person("operator", name="omar")
     page = words(client.get(f"/incidents/{storm.pk}/"))
-    assert "One symptom on 3 nodes at once: Xid 62." in page
+    assert "Storm: Xid 62 on 3 nodes." in page
     assert all(name in page for name in ("gpu-1", "gpu-2", "gone-9"))
     assert "This code is not in the catalog" not in page
     address = f"/incidents/{storm.pk}/close/"
@@ -271,7 +271,7 @@ def test_a_node_in_a_storm_or_in_maintenance_shows_it(person, ten: World):
     storm = storm_on(ten, "gpu-1", "gpu-2")
     maintain(ten)
     page = words(client.get("/nodes/c1/gpu-1/"))
-    assert "Part of a storm that a person must close: Xid 62" in page
+    assert "Part of an open storm: Xid 62" in page
     assert "During this window the portal will not cordon, drain or reboot these nodes. new switch" in page
     assert f'href="/incidents/{storm.pk}/"' in text(client.get("/nodes/c1/gpu-1/"))
 
