@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from string import Formatter
 from typing import Any, TypeAlias
 
-from kcover import sentences
+from kcover import actors, sentences
 
 Value: TypeAlias = "str | int | Reason | tuple[Reason, ...]"
 Translate: TypeAlias = Callable[[str], str]
@@ -21,6 +21,7 @@ Translate: TypeAlias = Callable[[str], str]
 SPANS: Mapping[str, int] = {"span_d": 86400, "span_h": 3600, "span_min": 60, "span_s": 1}  # seconds of each unit
 FAULT = "{kind} {code}"  # in a sentence that names a fault
 SPELLED: Mapping[str, str] = {"xid": "Xid", "sxid": "SXid"}  # kinds of faults as people write them, if not as they are
+PEOPLE = ("by", "other", "requester", "user")  # parameters that are actors; a sentence shows a user by the name alone
 ALL = "all"  # the code of several reasons in sequence, each with a sentence of its own
 
 
@@ -46,6 +47,9 @@ class Reason:
         if self.code == ALL:
             return _join_sentences([part.say(translate) for part in self.parts], translate)
         rendered = {name: _render(value, translate) for name, value in self.params}
+        for name in rendered.keys() & PEOPLE:
+            names = str(rendered[name]).split(", ")
+            rendered[name] = translate(sentences.LIST_SEPARATOR).join(map(actors.username, names))
         template = sentences.SENTENCES[self.code]
         if FAULT in template:
             rendered["kind"] = SPELLED.get(str(rendered["kind"]), rendered["kind"])

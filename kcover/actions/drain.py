@@ -28,7 +28,7 @@ class Args(moved_jobs.Args):
         default="hold",
         always=True,
         choices={
-            "hold": _("hold and ask a person"),
+            "hold": _("hold and escalate to an operator"),
             "proceed": _("continue without them"),
             "force": _("force delete them"),
         },
@@ -61,7 +61,7 @@ class Progress(moved_jobs.Progress):
     turn_since: datetime | None = shown(_("Waited for another drain from"), ValueFormat.MOMENT, default=None)
     turn_over: datetime | None = shown(_("Waited for another drain until"), ValueFormat.MOMENT, default=None)
     workloads: Mapping[str, int] = hidden(default={}, kept=True)
-    refusals: int = shown(_("Refused rounds"), ValueFormat.NUMBER, default=0)
+    refusals: int = shown(_("Eviction retries"), ValueFormat.NUMBER, default=0)
 
     @property
     def turn_waited(self) -> timedelta:

@@ -17,7 +17,7 @@ class Args(record.Args):
 
 SPEC = ActionSpec(
     name="escalate",
-    title=_("Call a person"),
+    title=_("Escalate to an operator"),
     place=(Stage.HAND_OVER, 0),
     requested_by=lambda options: options.escalate is not None,
     plan=lambda _attribute, options: Args(message=options.escalate or ""),

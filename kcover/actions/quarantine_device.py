@@ -32,7 +32,7 @@ class Args(record.Args):
         _("If the device cannot be isolated"),
         ValueFormat.CHOICE,
         default=CORDON,
-        choices={CORDON: _("cordon the whole node"), HOLD: _("ask a person")},
+        choices={CORDON: _("cordon the whole node"), HOLD: _("escalate to an operator")},
         always=True,
     )
 

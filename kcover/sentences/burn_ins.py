@@ -16,7 +16,7 @@ SENTENCES: Mapping[str, str] = {
     "burn_in_no_gpus": _("The node reports no GPUs yet."),
     "burn_in_not_ready": _("The node is not Ready."),
     "burn_in_rescue_open": _("Another rescue of the node is open."),
-    "burn_in_marked": _("An earlier rescue left the node to a person."),
-    "burn_in_over": _("Its burn-in has ended without a pass. A person decides: uncordon, or repair and reboot."),
+    "burn_in_marked": _("An earlier rescue escalated the node to an operator."),
+    "burn_in_over": _("Its burn-in did not pass. Uncordon the node, or repair and reboot it."),
     "burn_in_due": _("The burn-in begins within a minute."),
 }

@@ -11,7 +11,7 @@ SENTENCES: Mapping[str, str] = {
     ),
     "device_tainted_already": _("Someone else's DeviceTaintRule {rule} isolates device {device} of {node} already."),
     "device_node_cordoned": _("The whole node is cordoned, because no single device could be isolated. {why}"),
-    "device_not_isolated": _("Nothing was isolated: the rule says to ask a person. {why}"),
+    "device_not_isolated": _("Nothing was isolated: the rule escalates to an operator instead. {why}"),
     # Why no single device can be isolated.
     "device_rules_missing": _("The API server has no DeviceTaintRules (resource.k8s.io)."),
     "device_rules_refused": _("The API server refused the request: {why}"),

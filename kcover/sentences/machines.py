@@ -111,15 +111,15 @@ SENTENCES: Mapping[str, str] = {
     ),
     "machine_still_on": _("{host} accepted the request to switch the machine off, but the machine is still on."),
     "machine_off": _("The machine is off."),
-    "machine_on_requested": _("Switch-on requested from {host}. Waiting for a new boot ID."),
+    "machine_on_requested": _("Switch-on requested from {host}. Waiting for the node to come back."),
     "machine_on_refused": _("{host} did not switch the machine on: {why}"),
-    "machine_cycle_requested": _("Power cycle requested from {host}. Waiting for a new boot ID."),
+    "machine_cycle_requested": _("Power cycle requested from {host}. Waiting for the node to come back."),
     "machine_cycle_refused": _("{host} did not accept the request for a power cycle: {why}"),
     "machine_cycle_timeout": _(
-        "A power cycle was requested from {host}, but no new boot was reported within {limit}. Check the machine."
+        "The power cycle through {host} was not confirmed within {limit}. Check the machine, for example over its BMC."
     ),
     "power_cycle_timeout": _(
-        "The machine was switched off and on through {host}, but no new boot was reported within {limit}. "
-        "Check the machine."
+        "The machine was switched off and on through {host}, but no reboot was detected within "
+        "{limit}. Check its console."
     ),
 }

@@ -42,8 +42,8 @@ SENTENCES: Mapping[str, str] = {
     "no_pods_to_evict": _("No pods to evict."),
     "drain_blocked": _("Eviction of {pods} is refused by {budgets}. Retrying until {until}."),
     "drain_leaving": _("Waiting for pods to exit ({count}): {pods}."),
-    "drain_timeout": _("Drain timed out with pods left ({count}): {pods}."),
-    "drain_timeout_proceed": _("Drain timed out. Continuing with pods left ({count}): {pods}."),
+    "drain_timeout": _("Drain timed out. Pods still on the node ({count}): {pods}."),
+    "drain_timeout_proceed": _("Drain timed out. Continuing with pods still on the node ({count}): {pods}."),
     "drain_timeout_force": _("Drain timed out. Pods deleted by force ({count}): {pods}."),
     "drain_force_failed": _("Pods did not exit even after forced deletion ({count}): {pods}. Check the kubelet."),
     "workload_drained": _(
@@ -58,21 +58,21 @@ SENTENCES: Mapping[str, str] = {
     "not_drained_no_reboot": _("Not rebooted: the drain did not finish."),
     "reboot_wait": _("Waiting between drain and reboot, as the rule requires."),
     "boot_id_unknown": _("The cluster reports no boot ID for the node, so a reboot could not be confirmed."),
-    "reboot_requested": _("Reboot requested ({request}). Waiting for a new boot ID."),
-    "reboot_confirmed": _("The node reports a new boot ({boot})."),
+    "reboot_requested": _("Reboot requested ({request}). Waiting for the node to come back."),
+    "reboot_confirmed": _("The node rebooted (boot {boot})."),
     "reboot_job_foreign": _(
         "Job {job} is of another node or boot. Another portal or an older database made it. Delete it, then retry."
     ),
     "reboot_job_failed": _("The reboot job failed ({why})."),
-    "old_boot": _("The node still reports the old boot."),
-    "went_down": _("The node has gone down and reports no new boot yet."),
-    "rebooted_by_itself": _("The node's agent reports another boot. Waiting for the kubelet to report it."),
+    "old_boot": _("The node has not rebooted yet."),
+    "went_down": _("The node is down and has not booted yet."),
+    "rebooted_by_itself": _("The node's agent reports a reboot. Waiting for the kubelet to confirm it."),
     "may_go_down": _("The node may be about to go down."),
     "reboot_timeout": _(
-        "Reboot requested ({request}), but no new boot was reported within {limit}. Check the machine."
+        "The reboot was not confirmed within {limit} ({request}). Check the machine, for example over its BMC."
     ),
-    "ready_new_boot": _("Ready with a new boot ID."),
-    "booted_not_ready": _("Booted; waiting for Ready."),
+    "ready_new_boot": _("Rebooted and Ready."),
+    "booted_not_ready": _("Booted; waiting for the node to become Ready."),
     "not_back_yet": _("Waiting for the node to come back."),
     "ready_timeout": _("The node was not Ready {seconds} s after its reboot. Check the machine."),
     # evidence before a reset or a reboot

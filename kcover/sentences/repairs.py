@@ -8,7 +8,7 @@ SENTENCES: Mapping[str, str] = {
     # Why a repair was opened.
     "repair_reported_by": _("Reported by {by}."),
     "repair_reported_by_because": _("Reported by {by}: {why}"),
-    "repair_of_rescue": _("Rescue {rescue} called a person."),
+    "repair_of_rescue": _("Escalated by rescue {rescue}."),
     "repair_by_rule": _("Rule {rule} requested it in rescue {rescue}."),
     "repair_on_probation": _("The node failed again on probation: {fault} opened rescue {rescue}."),
     "repair_of_lemon": _("A lemon: {faults} faults since its last repair, in {days} d at most."),

@@ -7,7 +7,7 @@ from kcover.sentences.i18n import gettext_noop as _
 SENTENCES: Mapping[str, str] = {
     "requested_by_system": _("Requested by a decision system."),
     # The cluster and the node, seen by a worker.
-    "cluster_unavailable": _("Cluster API unavailable: {error}"),
+    "cluster_unavailable": _("API server unavailable: {error}"),
     "cluster_rejected": _("The cluster rejected the request, and a retry will not help: {error}"),
     "cluster_not_found": _("The object no longer exists in the cluster: {error}"),
     "another_machine": _("The cluster has another machine named {node} now (UID {uid}, not {expected})."),
@@ -20,12 +20,12 @@ SENTENCES: Mapping[str, str] = {
     "approve_step": _("Approve mode: the step {step} needs approval."),
     # Ends.
     "step_ended": _("{step}: {why}"),
-    "starting_over": _("Starting over. {why}"),
+    "starting_over": _("Trying the repair again. {why}"),
     "tried_often": _("Tried {count} times. {why}"),
     "no_outcome": _("{count} attempts in a row ended without an outcome. See the workers' log."),
     "call_not_in_time": _("The call was not made in time. It is retried with all its checks."),
     "call_not_tried": _("The attempt ended before it came to this call. It is retried with all its checks."),
-    "in_service_again": _("The node takes work again."),
+    "in_service_again": _("Back in service."),
     "healed_but_cordoned": _("The node is healthy. It takes no work while the cordon of someone else stays."),
     "done_in_service": _("The plan is complete. The node takes work as before."),
     "done_isolated": _("The plan is complete. The node stays unschedulable."),
@@ -64,7 +64,7 @@ SENTENCES: Mapping[str, str] = {
     "no_such_node": _("Cluster {cluster} has no node {node}."),
     "left_to_policies": _("Cluster {cluster} leaves decisions to policies (decision_mode policies)."),
     "requested_by_person": _("Rescue {rescue} was requested by {by}. Only a person may revoke it."),
-    "waits_for_person": _("Rescue {rescue} is waiting for a person."),
+    "waits_for_person": _("Rescue {rescue} is waiting for an operator."),
     # Incidents: why they were closed.
     "incident_verified": _("Verified by rescue {rescue}."),
     "told_late": _("{source} reported it {late} late, from before the reboot or repair, or maybe so: not counted."),

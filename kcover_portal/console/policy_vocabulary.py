@@ -40,7 +40,7 @@ KEYS: Final[Mapping[str, Words]] = {
         "verify": _("Verify the node. Repairs are always verified."),
         "validate": _("The validation that the node must pass before it returns."),
         "probation": _("How long the returned node is watched: 24h, auto or none."),
-        "escalate": _("Call a person at the end, with this sentence."),
+        "escalate": _("Escalate to an operator at the end, with this message."),
     },
     "match": {
         "sxid": _('NVSwitch codes, as strings: ["12028"].'),
@@ -56,7 +56,7 @@ KEYS: Final[Mapping[str, Words]] = {
         "labels": _('Node labels: {pool: a100, spare: "true"}.'),
     },
     "approval": {
-        "required": _("true: a person must approve."),
+        "required": _("true: approval required."),
         "approvers": _("1, or 2 for two different people."),
         "expires": _("How long the request stays open, for example 1h. Without it: the cluster's setting."),
     },
@@ -68,18 +68,18 @@ VALUES: Final[Mapping[str, Words]] = {
     "kind": {document.RESCUE: "", document.STANDBY: ""},
     "mode": {
         "shadow": _("Only recorded. Nothing is done."),
-        "approve": _("The node is isolated. A person must approve what follows."),
+        "approve": _("The node is isolated at once. The other steps need approval."),
         "enforce": _("The portal acts by itself, within the guards."),
     },
     "operator": {"any": _("One label is enough."), "all": _("The node needs every label.")},
     "onDrainTimeout": {
-        "hold": _("Stop and ask a person."),
+        "hold": _("Hold and escalate to an operator."),
         "proceed": _("Continue without the remaining pods."),
         "force": _("Delete the remaining pods by force."),
     },
     "unCordon": {"true": _("Return the node to service after the repair."), "false": ""},
     "effect": {"NoSchedule": "", "PreferNoSchedule": "", "NoExecute": _("Evicts running pods: needs approval.")},
-    "otherwise": {"cordon": _("Cordon the whole node."), "hold": _("Stop and ask a person.")},
+    "otherwise": {"cordon": _("Cordon the whole node."), "hold": _("Hold and escalate to an operator.")},
     "validate": dict.fromkeys(PROFILES, ""),
     "probation": {"auto": _("The portal chooses the length."), "none": ""},
 }

@@ -20,7 +20,7 @@ from kcover_portal.shared_reads import node_status
 
 TABLES: Final = {
     "node": {  # most urgent first: the order of lists, of the map and of its legend
-        "attention": Badge(_("Handed to a person"), "bad", "alert-triangle", "!"),
+        "attention": Badge(_("Escalated to an operator"), "bad", "alert-triangle", "!"),
         "faulty": Badge(_("Degraded"), "bad", "alert-circle", "×"),
         "approval": Badge(_("Awaiting approval"), "ask", "user", "?"),
         "held": Badge(_("On hold"), "hold", "hand-stop", "‖"),
@@ -267,7 +267,7 @@ GUARDS: Final = {  # what bounds automation: name, and its effect in a sentence
 OUTCOMES: Final = {
     "healed": _("Healed"),
     "isolated": _("Isolated"),
-    "escalated": _("Handed to an operator"),
+    "escalated": _("Escalated to an operator"),
     "failed_validation": _("Failed its validation"),
     "done": _("Done"),
     "overruled": _("Undone manually"),

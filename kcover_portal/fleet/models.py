@@ -36,7 +36,7 @@ class Cluster(ModelWithSecrets):
 
     class Fallback(models.TextChoices):
         POLICIES = "policies", _("Policies")
-        HOLD = "hold", _("Wait for a person")
+        HOLD = "hold", _("Hold for an operator")
 
     class Drills(models.TextChoices):
         ACT = "act", _("Act")

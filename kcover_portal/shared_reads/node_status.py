@@ -18,7 +18,7 @@ from kcover_portal.rescue.models import Decision, Rescue
 from kcover_portal.rescue.queries import needs_person
 
 STATUSES: Final[Mapping[str, str | Promise]] = {  # the most urgent first; a node is in the first one that applies
-    "attention": _("Handed to a person"),
+    "attention": _("Escalated to an operator"),
     "faulty": _("Degraded"),
     "approval": _("Awaiting approval"),
     "held": _("On hold"),

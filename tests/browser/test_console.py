@@ -39,7 +39,7 @@ def test_a_fault_is_seen_and_heals_without_a_reload(open_page: Open, product: Pr
     number = product.rescue_of(node)["id"]
     rescue = open_page(f"/rescues/{number}/#step-3")
     expect(rescue.locator(".summary")).to_contain_text("verified healthy")
-    expect(rescue.locator("#step-3")).to_contain_text("The node reports a new boot")
+    expect(rescue.locator("#step-3")).to_contain_text("The node rebooted (boot")
 
 
 def test_an_operator_drains_a_node_after_a_preview(open_page: Open, take_node: TakeNode):

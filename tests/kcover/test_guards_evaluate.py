@@ -641,7 +641,7 @@ def test_an_overridden_guard_is_described_with_its_user() -> None:
     verdict = guards.isolation(settings(budget={"limit": 1}), EVERYTHING, now=NOW, overrides=anna)
     assert [str(one) for one in verdict.overridden] == [
         (
-            "user:anna overrode the guard budget: No budget left for cluster east: 1 of 100 nodes are "
+            "anna overrode the guard budget: No budget left for cluster east: 1 of 100 nodes are "
             "isolated or in rescue (limit 1)."
         )
     ]

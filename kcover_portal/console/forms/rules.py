@@ -54,7 +54,9 @@ class RuleFields(forms.Form):
         label=gettext_lazy("At most isolated"), required=False, widget=widgets.line(placeholder="10%")
     )
     cooldown = forms.CharField(label=gettext_lazy("Cooldown"), required=False, widget=widgets.line(placeholder="2h"))
-    escalate = forms.CharField(label=gettext_lazy("Then call a person with"), required=False, widget=widgets.line())
+    escalate = forms.CharField(
+        label=gettext_lazy("Then escalate to an operator with"), required=False, widget=widgets.line()
+    )
 
     def __init__(self, data: Any = None, *, initial: Fields | None = None) -> None:
         super().__init__(data, initial=initial, prefix="rule")

@@ -65,7 +65,7 @@ def tiles(report: Report) -> list[Tile]:
             rises=True,
         ),
         shared("success", _("Success of rescues"), lambda of: of.total.success),
-        shared("automation", _("Healed without a person"), lambda of: of.automation),
+        shared("automation", _("Healed without an operator"), lambda of: of.automation),
         shared("false", _("False isolations"), lambda of: of.false_isolations, rises=False),
         counted("lost", _("GPU hours lost"), lambda of: of.total.gpu_time / HOUR, more=_available(now)),
         counted("cost", _("Cost of lost GPU hours"), _cost),

@@ -112,12 +112,12 @@ def summary(rescue: Rescue, steps: Sequence[Step]) -> str:
 def _ended(rescue: Rescue, names: dict[str, str]) -> str:
     names["took"] = step_facts.duration(rescue.closed_at - rescue.opened_at) if rescue.closed_at else ""
     if rescue.state == Rescue.State.CANCELLED:
-        return _("%(trigger)s. The rescue of %(node)s was cancelled after %(took)s.") % names
+        return _("%(trigger)s. Rescue of %(node)s cancelled after %(took)s.") % names
     if rescue.state == Rescue.State.FAILED:
-        return _("%(trigger)s. The rescue of %(node)s failed after %(took)s. The node stays isolated.") % names
+        return _("%(trigger)s. Rescue failed after %(took)s. %(node)s stays isolated.") % names
     if rescue.verified:
         return _("%(trigger)s. %(node)s was rescued in %(took)s and verified healthy.") % names
-    return _("%(trigger)s. Completed on %(node)s in %(took)s: %(plan)s. The node was not verified.") % names
+    return _("%(trigger)s. Done on %(node)s in %(took)s: %(plan)s. Not verified.") % names
 
 
 def _trigger(rescue: Rescue) -> str:

@@ -36,7 +36,7 @@ def of(step: Step) -> list[tuple[str, Any]]:
     facts: list[tuple[str, Any]] = []
     ends = deadline(step)
     if ends is not None:
-        facts.append((_("Time is up"), ends))
+        facts.append((_("Times out"), ends))
     spec = actions.ACTIONS.get(step.name)
     if spec is None:
         return facts

@@ -12,7 +12,7 @@ from kcover.actions import drain, power_cycle, reboot
 from kcover_portal.console.reads import step_facts
 from kcover_portal.rescue.models import Rescue, Step
 
-THEN_A_PERSON = _("then a person is asked")
+THEN_A_PERSON = _("then escalates to an operator")
 THEN_OF_DRAIN: Final[dict[str, str | Promise]] = {
     "proceed": _("then the plan goes on without the pods that are left"),
     "force": _("then the pods that are left are deleted"),

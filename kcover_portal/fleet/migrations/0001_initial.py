@@ -201,7 +201,7 @@ class Migration(migrations.Migration):
                 (
                     "decision_fallback",
                     models.CharField(
-                        choices=[("policies", "Policies"), ("hold", "Wait for a person")],
+                        choices=[("policies", "Policies"), ("hold", "Hold for an operator")],
                         default="policies",
                         help_text="who decides if it is silent",
                         max_length=10,

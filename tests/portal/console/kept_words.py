@@ -57,6 +57,7 @@ _WORDS_OF_SENTENCE: Mapping[str, str] = {
     "approval_required_type": "required true false",
     "approval_type": "approval true",
     "approvers_invalid": "approvers",
+    **dict.fromkeys(("reboot_timeout", "machine_cycle_timeout"), "BMC"),
     "attribute_type": "attribute",
     "bandwidth_sizes": "busbw",
     "body_empty": "Content Type application yaml",

@@ -65,7 +65,7 @@ def test_the_inbox_shows_the_evidence_for_an_answer(person, gated: World):
     page = words(person("approver").get("/approvals/"))
     assert "gpu-1" in page
     assert (
-        "If it is denied or unanswered, no other step runs. The node stays isolated until a person releases it." in page
+        "If it is denied or unanswered, no other step runs. The node stays isolated until it is released." in page
     )
     assert "Xid 62" in page
     assert "Rule gated#1 (priority 10) matches Xid 62." in page

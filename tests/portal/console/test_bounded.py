@@ -136,7 +136,7 @@ def test_a_second_round_is_shown_as_such(person, ten: World):
     for offset, name in enumerate(("drain", "reboot", "ready", "verify", "uncordon")):
         Step.objects.create(rescue=rescue, index=len(steps) + offset, name=name, round=2)
     page = words(person("viewer").get(f"/rescues/{rescue.pk}/"))
-    assert page.count("Round 2: the fault recurred, so the plan starts over.") == 1
+    assert page.count("Round 2: faults occurred after the repair, so the plan runs again.") == 1
     assert "Round 3" not in page
 
 

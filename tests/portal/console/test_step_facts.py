@@ -61,10 +61,10 @@ def test_progress_of_the_engine_alone_is_not_shown() -> None:
     )
     assert facts("drain", actions.drain.Args(seconds=60), progress) == {
         "Time limit": "1 min",
-        "On timeout": "hold and ask a person",
+        "On timeout": "hold and escalate to an operator",
         "Pods evicted": "2: a/a, a/b",
         "Blocked by a disruption budget": "a/c ← budget; a/d ← a disruption budget",
-        "Refused rounds": 2,
+        "Eviction retries": 2,
     }
 
 
@@ -87,7 +87,7 @@ def test_the_gpu_that_is_reset() -> None:
 def test_a_running_step_shows_its_deadline() -> None:
     args = actions.drain.Args(seconds=60).to_json()
     step = Step(name="drain", args=args, started_at=AT, state="running")
-    assert step_facts.of(step)[0] == ("Time is up", AT + timedelta(minutes=1))
+    assert step_facts.of(step)[0] == ("Times out", AT + timedelta(minutes=1))
     assert step_facts.deadline(Step(name="drain", args=args, started_at=AT, state="done")) is None
     assert step_facts.deadline(Step(name="cordon", started_at=AT, state="running")) is None
 

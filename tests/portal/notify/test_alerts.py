@@ -121,7 +121,7 @@ def test_an_approval_resolves_the_request_and_the_fault(world: World, receiver: 
     delivered()
     assert called(receiver)[2:] == [("resolve", "approval.waiting"), ("acknowledge", "incident.opened")]
     (answered,) = Delivery.objects.latest("pk").text.splitlines()
-    assert answered.startswith("Approval answered: xid 62 · gpu-1 · c1 – user:bo: go on")
+    assert answered.startswith("Approval answered: xid 62 · gpu-1 · c1 – bo: go on")
 
 
 def test_the_first_of_two_approvals_resolves_nothing(world: World, receiver: Receiver, delivered: Delivered):

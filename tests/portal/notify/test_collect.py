@@ -104,7 +104,7 @@ def test_an_approval_request_and_its_answer_are_notified(
     assert document["lines"][0].endswith(f"An answer counts until {until}. {address}")
     rescue.approve(question, actor="user:bo", reason="go on", now=asking.now)
     assert delivered()[1]["lines"] == [
-        f"Approval answered: xid 62 · gpu-1 · c1 – user:bo: go on https://portal.example/rescues/{question.pk}/"
+        f"Approval answered: xid 62 · gpu-1 · c1 – bo: go on https://portal.example/rescues/{question.pk}/"
     ]
     asking.uninstall()
 
@@ -189,10 +189,10 @@ def test_a_pause_a_resume_and_a_changed_mode(world: World, channel: Channel, del
     cluster_settings.set_cluster(world.cluster, {"mode": "shadow"}, actor="user:bo", reason="", now=world.now)
     (document,) = delivered()
     assert set(document["lines"]) == {
-        "Automation resumed – user:anna: over",
-        "Automation resumed · c1 – by user:bo",
-        "Automation paused – user:anna: fire drill",
-        "Automation paused · c1 – user:bo: cooling",
+        "Automation resumed – anna: over",
+        "Automation resumed · c1 – by bo",
+        "Automation paused – anna: fire drill",
+        "Automation paused · c1 – bo: cooling",
     }
 
 
@@ -208,7 +208,7 @@ def test_a_recurring_fault_calls_a_person_once(db: None, receiver: Receiver):
     (document,) = receiver.asked
     (event,) = document["events"]
     assert (event["node"], event["what"]) == ("gpu-1", "xid 62")
-    assert "A person must look" in event["because"]
+    assert "An operator must inspect" in event["because"]
     world.uninstall()
 
 
@@ -293,7 +293,7 @@ def test_events_from_before_the_first_channel_are_not_sent(db: None, receiver: R
 def test_a_cluster_that_is_new_is_read_from_its_beginning(world: World, channel: Channel, delivered: Delivered):
     fresh = Cluster.objects.create(name="c2", created_at=world.now)
     fleet.pause(cluster=fresh, reason="not yet", actor="user:anna", now=world.now)
-    assert delivered()[0]["lines"] == ["Automation paused · c2 – user:anna: not yet"]
+    assert delivered()[0]["lines"] == ["Automation paused · c2 – anna: not yet"]
 
 
 def test_events_from_before_a_long_outage_are_not_sent(world: World, channel: Channel, delivered: Delivered):

@@ -111,17 +111,19 @@ def _about(pack: str) -> str:
         ),
         "kce": _("The table of Kingsoft Cloud's help page, and KCE's global rule, which cordons for any node fault."),
         "autopilot": _(
-            "Cordons nodes that fail Autopilot's hardware checks. Network and storage failures are escalated to a"
-            " person."
+            "Cordons nodes that fail Autopilot's hardware checks. Network and storage failures are "
+            "escalated to an operator."
         ),
-        "nvidia": _("Follows NVIDIA's Xid catalog and Fabric Manager guide: cordon, drain, reboot, or call a person."),
+        "nvidia": _(
+            "Follows NVIDIA's Xid catalog and Fabric Manager guide: cordon, drain, reboot, or escalate to an operator."
+        ),
     }[pack]
 
 
 def _mode(mode: str) -> str:
     return {
         "shadow": _("The portal decides every fault, shows what it would do, and does nothing."),
-        "approve": _("Each rescue waits until a person approves it."),
+        "approve": _("Each rescue waits for approval."),
         "enforce": _("Rescues begin at once, within the guards of the cluster."),
     }[mode]
 
