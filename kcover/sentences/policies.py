@@ -6,6 +6,7 @@ from kcover.sentences.i18n import gettext_noop as _
 
 SENTENCES: Mapping[str, str] = {
     "did_you_mean": _(" (did you mean {name}?)"),
+    "belongs_in_rule": _(" (it belongs in each rule: spec.rules[].{key})"),
     # What to write instead.
     "write_value": _('write "{text}"'),
     "write_example": _('write "{text}" for example'),

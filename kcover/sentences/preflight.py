@@ -11,9 +11,9 @@ SENTENCES: Mapping[str, str] = {
     ),
     "preflight_incomplete": _("{received} of {expected} reports arrived. There is no verdict about slow nodes."),
     "preflight_abnormal": _("{node} failed {checks}."),
-    "preflight_slow": _("{node} failed in each of the {slots} slots that count."),
+    "preflight_slow": _("{node} failed all {slots} rounds that count."),
     "preflight_suspects": _("One of {nodes} is slow. A run of two nodes cannot show which node is slow."),
-    "preflight_slots": _("{node} ran {slots} of {expected} slots, too few to call it slow."),
+    "preflight_slots": _("{node} ran {slots} of {expected} rounds, too few to call it slow."),
     "preflight_size": _(
         "{node} reports a run of {size} nodes, not {before}. The {received} earlier reports are dropped."
     ),

@@ -33,7 +33,7 @@ SENTENCES: Mapping[str, str] = {
     "no_evidence": _("Evidence {number} of rescue {rescue} is not stored: it did not arrive, or it was deleted."),
     "delivery_not_failed": _("Delivery {delivery} has not failed, or its channel was deleted."),
     "places_taken": _("Too many requests of this kind are running. Try again in {wait}."),
-    "places_own_taken": _("Your earlier request of this kind is still running. Try again in {wait}, or wait for it."),
+    "places_own_taken": _("Your earlier request is still loading. Try again in {wait}."),
     "busy": _(
         "{count} callers are already waiting for check runs. No check was started. Retry in a moment, or add wait=0 and"
         " read the run later."

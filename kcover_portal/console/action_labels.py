@@ -45,12 +45,12 @@ VERBS: Final = {
     "approve": ActionLabel(
         _("Approve"),
         "check",
-        _("The portal carries out the plan below."),
+        _("If you approve, the plan below runs."),
     ),
     "reject": ActionLabel(
         _("Deny"),
         "x",
-        _("The plan is not carried out. The node stays as it is."),
+        _("If you deny, the plan does not run. The node stays as it is now."),
     ),
     "cancel": ActionLabel(
         _("Cancel rescue"),

@@ -63,8 +63,8 @@ TABLES: Final = {
         "none": Badge(_("No action"), "off", "circle-minus"),
     },
     "vote": {
-        "yes": Badge(_("Yes"), "ok", "check"),
-        "no": Badge(_("No"), "bad", "x"),
+        "yes": Badge(_("Approved"), "ok", "check"),
+        "no": Badge(_("Denied"), "bad", "x"),
         "expired": Badge(_("Not answered in time"), "ask", "hourglass"),
         "void": Badge(_("No longer needed"), "off", "circle-minus"),
     },
@@ -183,7 +183,7 @@ TABLES: Final = {
     "source": {
         "works": Badge(_("Working"), "ok", "circle-check"),
         "trouble": Badge(_("Failing"), "bad", "alert-circle"),
-        "new": Badge(_("Nothing heard yet"), "off", "circle-dashed"),
+        "new": Badge(_("No data yet"), "off", "circle-dashed"),
         "off": Badge(_("Disabled"), "off", "player-pause"),
     },
     "repair": {

@@ -38,7 +38,7 @@ def test_an_answer_on_a_phone_is_shown_on_another_screen(open_page: Open, produc
     stranger.get_by_role("button", name="Deny").click()
     expect(stranger.get_by_role("heading", name="You denied this request")).to_be_visible()
 
-    expect(desk.get_by_role("dialog")).to_contain_text("This request was already answered")
+    expect(desk.get_by_role("dialog")).to_contain_text("Someone answered this request")
     expect(card).to_be_hidden()
     expect(phone.locator("#live")).to_contain_text("not now")
     assert found == []

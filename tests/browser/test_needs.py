@@ -71,7 +71,7 @@ def test_an_operator_sees_why_and_answers_by_keyboard_and_by_clicks(
     page.goto(f"{product.url}/")
     settled(page)
     denied = page.locator("li.need[data-kind=rescue]", has_text=denied_node)
-    expect(denied).to_contain_text("anna denied the request")  # at once
+    expect(denied).to_contain_text("Denied by anna")  # at once
     expect(denied).to_contain_text("The node stays isolated and takes no new work.")
     before = numbers(page)
     denied.get_by_role("link", name="Acknowledge").click()

@@ -267,6 +267,11 @@ def test_every_problem_is_found_at_once() -> None:
             ("spec", "rule"),
             "Unknown key 'rule': known keys are rules (did you mean rules?)",
         ),
+        (
+            policy(spec={"rules": [{}], "mode": "shadow"}),
+            ("spec", "mode"),
+            "Unknown key 'mode': known keys are rules (it belongs in each rule: spec.rules[].mode)",
+        ),
     ],
 )
 def test_an_unknown_key_names_the_most_similar_known_key(content: object, path: tuple[str, ...], message: str) -> None:

@@ -360,7 +360,7 @@ EVERY_SLOT_OF_1 = {(0, 1, 2), (1, 1, 3), (2, 1, 4)}
 def test_a_node_that_failed_in_every_slot_is_slow() -> None:
     verdict = judged(*job(EVERY_SLOT_OF_1))
     assert (verdict.slow, verdict.isolate, verdict.suspects) == (("n1",), ("n1",), ())
-    assert said(verdict) == ["n1 failed in each of the 3 slots that count."]
+    assert said(verdict) == ["n1 failed all 3 rounds that count."]
 
 
 def test_either_node_of_a_pair_may_report_it() -> None:
@@ -405,7 +405,7 @@ def test_slots_against_an_abnormal_node_do_not_count() -> None:
     assert verdict.slots == {"n2": 2, "n3": 2, "n4": 2}
     verdict = judged(*job({(1, 2, 4), (2, 3, 2)}, n1="storage_check"))
     assert (verdict.abnormal, verdict.slow, verdict.isolate) == (("n1",), ("n2",), ("n1", "n2"))
-    assert said(verdict) == ["n1 failed storage_check.", "n2 failed in each of the 2 slots that count."]
+    assert said(verdict) == ["n1 failed storage_check.", "n2 failed all 2 rounds that count."]
 
 
 def test_the_names_are_sorted_together() -> None:
@@ -427,7 +427,7 @@ def test_without_abnormal_nodes_every_slot_must_be_run() -> None:
     reports = [without(one, 2) for one in job(EVERY_SLOT_OF_1)]
     verdict = judged(*reports)
     assert (verdict.slow, verdict.slots) == ((), {"n1": 2, "n2": 2, "n3": 2, "n4": 2})
-    assert said(verdict)[0] == "n1 ran 2 of 3 slots, too few to call it slow."
+    assert said(verdict)[0] == "n1 ran 2 of 3 rounds, too few to call it slow."
     assert len(verdict.because) == 4
     # one end's word for a slot is enough
     one_end = [without(one, 2) if one.node == "n1" else one for one in job({(0, 1, 2), (1, 1, 3), (2, 4, 1)})]

@@ -4,7 +4,7 @@ Nothing here stops at the first problem.
 """
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -27,12 +27,18 @@ class ProblemCollector:
         """Adds one problem, with the reason of that code."""
         self.found.append(Problem(path, reasons.of(code, **params)))
 
-    def check_keys(self, mapping: Mapping[Any, Any], allowed: Iterable[str], at: Path) -> None:
-        """Adds a problem for every key that is not allowed, with the most similar allowed key."""
+    def check_keys(
+        self, mapping: Mapping[Any, Any], allowed: Iterable[str], at: Path, *, deeper: Collection[str] = ()
+    ) -> None:
+        """Adds a problem for every key that is not allowed, with the most similar allowed key.
+
+        ``deeper``: keys that each rule has; the problem says so.
+        """
         known = tuple(allowed)
         for key in mapping:
             if key not in known:
-                hint = did_you_mean(key, known)
+                in_rule = reasons.of("belongs_in_rule", key=str(key))
+                hint = in_rule if key in deeper else did_you_mean(key, known)
                 self.add((*at, key), "unknown_key", key=short_repr(key), known=", ".join(known), hint=hint)
 
     def choice(self, mapping: Mapping[Any, Any], key: str, allowed: Sequence[str], default: str, at: Path) -> str:

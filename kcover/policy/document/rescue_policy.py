@@ -34,7 +34,7 @@ def read(document: dict[Any, Any], name: str, problems: ProblemCollector) -> Pol
     if not isinstance(spec, dict):
         problems.add(("spec",), "rules_spec_missing")
         return None
-    problems.check_keys(spec, ("rules",), ("spec",))
+    problems.check_keys(spec, ("rules",), ("spec",), deeper=(*KEYS, *OWN_KEYS))
     rules = spec.get("rules")
     if not isinstance(rules, list) or not rules:
         problems.add(("spec", "rules"), "rules_type")

@@ -17,7 +17,7 @@ class Trial(forms.Form):
     scope = forms.ChoiceField(
         label=gettext_lazy("Try it on"),
         choices=[
-            (DAYS, gettext_lazy("all incidents of the last days")),
+            (DAYS, gettext_lazy("all incidents of the last N days")),
             (NOW, gettext_lazy("all open incidents")),
             (NODE, gettext_lazy("the open incidents of one node")),
         ],

@@ -94,7 +94,7 @@ def begin(request: Request) -> HttpResponse:
         back=reverse("console:validations"),
         address=reverse("console:validation-new"),
         title=_("Validate nodes"),
-        text=_("The nodes pass only if every required check measures the hardware. Cordon the nodes first."),
+        text=_("A node passes only if every required check measured the hardware. Cordon the nodes first."),
         verb=_("Validate"),
         icon="shield-check",
         note=note,

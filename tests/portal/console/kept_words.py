@@ -60,6 +60,7 @@ _WORDS_OF_SENTENCE: Mapping[str, str] = {
     **dict.fromkeys(("reboot_timeout", "machine_cycle_timeout"), "BMC"),
     "attribute_type": "attribute",
     "bandwidth_sizes": "busbw",
+    "belongs_in_rule": "spec rules",
     "body_empty": "Content Type application yaml",
     "budget_scope_unknown": "cluster pool label KEY",
     "burn_in_off": "burn_in off",

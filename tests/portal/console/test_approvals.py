@@ -64,9 +64,7 @@ def answer(client: Client, link: str, said: str, reason: str = "r"):
 def test_the_inbox_shows_the_evidence_for_an_answer(person, gated: World):
     page = words(person("approver").get("/approvals/"))
     assert "gpu-1" in page
-    assert (
-        "If it is denied or unanswered, no other step runs. The node stays isolated until it is released." in page
-    )
+    assert "If it is denied or unanswered, no other step runs. The node stays isolated until it is released." in page
     assert "Xid 62" in page
     assert "Rule gated#1 (priority 10) matches Xid 62." in page
     assert "guards passed" in page
@@ -84,7 +82,7 @@ def test_before_anything_was_done_the_end_is_that_nothing_is(person, gated: Worl
     world.pass_time()
     world.fault(62)
     world.work()
-    assert "If unanswered, the request expires and the node is left as it is." in words(
+    assert "If unanswered, the request expires and nothing is done to the node." in words(
         person("approver").get("/approvals/")
     )
 
@@ -120,7 +118,7 @@ def test_an_open_dialog_shows_that_another_person_answered(person, gated: World)
     assert "faster" not in text(client.get(f"/approvals/{pk}/answered/"))
     services.approve(gated.rescue(), actor="user:bob", reason="looked at it", now=gated.now)
     reported = words(client.get(f"/approvals/{pk}/answered/"))
-    assert "This request was already answered" in reported
+    assert "Someone answered this request" in reported
     assert "bob approved" in reported
     late = client.post(f"/rescues/{pk}/approve/", {"reason": "r", "plan_hash": plan_hash})
     assert late.status_code == 422

@@ -117,7 +117,7 @@ def test_preflight_shows_the_matrix_and_the_verdict(world: World, person: Person
     assert "ml/job" in listed
     assert "4/4" in listed
     page = words(client, f"/preflight/{run.pk}/")
-    assert "gpu-2 failed in each of the 3 slots that count." in page
+    assert "gpu-2 failed all 3 rounds that count." in page
     assert page.index("gpu-2 Slow") < page.index("gpu-1 No problems")
     assert "gpu-1 reported by both" in page  # in the row of gpu-2
     assert "gpu-2 reported by peer" in page  # in the rows of gpu-3 and gpu-4
