@@ -7,7 +7,7 @@ from collections.abc import Mapping
 _PRODUCTS = (
     "Agent API Alertmanager ASCII Autopilot CSRF DCGM DNS Events GPU GPUs HTTP ID IP Jira JSON Job Kubernetes Kueue "
     "NVLink NVIDIA PDB PEM PVC Pod Prometheus Redfish SHA SXid UID URL UTC UTF Workload Xid YAML gzip iperf kubectl "
-    "kubelet webhook POST"
+    "kubelet webhook POST SLA"
 )
 
 # By the code of the sentence.

@@ -89,6 +89,8 @@ KNOWN = {
         "GPU",
         "GPUs",
         "Xid",
+        "Agent",
+        "SLA",
         "xid",
         "SXid",
         "UUID",

@@ -56,7 +56,7 @@ def test_reasons_are_in_the_channels_language(world: World, channel: Channel, de
     services.CHANNELS.change(channel, {"language": "zh-hans"}, actor="test", reason="", now=world.now)
     fleet.pause(cluster=None, reason="", actor="user:bo", now=world.now)
     (document,) = delivered()
-    assert document["lines"] == ["自动化已暂停 – 由 user:bo 操作"]
+    assert document["lines"] == ["自动化已暂停 – 由 bo 操作"]
     assert document["events"][0]["because_reason"] == {"code": "acted", "params": {"by": "user:bo"}}
 
 
