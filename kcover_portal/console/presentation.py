@@ -300,3 +300,10 @@ def event_kind(kind: str) -> str | Promise:
 def step_title(name: str) -> str:
     spec = actions.ACTIONS.get(name)
     return gettext(spec.title) if spec is not None else name
+
+
+def action_title(name: str) -> str:
+    """The title of a policy's action; an action that this version does not have is shown by its own name."""
+    specs = (spec for spec in actions.in_order() if spec.policy is not None and spec.policy.name == name)
+    spec = next(specs, None)
+    return gettext(spec.title) if spec is not None else name

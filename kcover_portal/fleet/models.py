@@ -27,7 +27,7 @@ class Cluster(ModelWithSecrets):
     class Reboot(models.TextChoices):
         AUTO = "auto", _("Agent if one reports, otherwise job")
         AGENT = "agent", _("Agent")
-        JOB = "job", _("Job")
+        JOB = "job", _("Kubernetes Job")
 
     class DecisionMode(models.TextChoices):
         POLICIES = "policies", _("Policies")

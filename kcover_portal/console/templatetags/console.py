@@ -202,6 +202,11 @@ def step_title(name: str) -> str:
 
 
 @register.filter
+def action_title(name: str) -> str:
+    return presentation.action_title(name)
+
+
+@register.filter
 def event_kind(kind: str) -> Any:
     return presentation.event_kind(kind)
 

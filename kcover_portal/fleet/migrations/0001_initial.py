@@ -122,7 +122,11 @@ class Migration(migrations.Migration):
                 (
                     "reboot",
                     models.CharField(
-                        choices=[("auto", "Agent if one reports, otherwise job"), ("agent", "Agent"), ("job", "Job")],
+                        choices=[
+                            ("auto", "Agent if one reports, otherwise job"),
+                            ("agent", "Agent"),
+                            ("job", "Kubernetes Job"),
+                        ],
                         default="auto",
                         max_length=10,
                     ),

@@ -83,7 +83,7 @@ def test_a_rescue_shows_which_guards_it_passed_and_who_overrode_one(person, ten:
     page = words(client.get(f"/rescues/{rescue.pk}/"))
     assert "Overridden guards" in page
     assert "Maintenance appa" in page
-    assert "appa Overridden guards: Maintenance Maintenance window (node gpu-1) until" in page
+    assert "appa Overridden guards · Maintenance Maintenance window (node gpu-1) until" in page
     assert "Overridden guards: Breaker" not in page
     assert Entry.objects.get(verb="rescue.opened").data["overrides"]["maintenance"] == "user:appa"
 

@@ -57,8 +57,8 @@ def test_both_kinds_and_the_archive_are_listed(three: None, browser: Browser, no
     services.delete("a", author="user:bo", reason="too wide", now=now)
     shown = page(client.get("/policies/"))
     assert "Disabled" in shown
-    assert "user:bo: too wide" in shown
-    assert "user:bo: too wide" in page(client.get("/policies/a/"))
+    assert "bo · too wide" in shown
+    assert "bo · too wide" in page(client.get("/policies/a/"))
 
 
 def test_a_standby_policy_has_its_page_and_its_editor(three: None, browser: Browser) -> None:
