@@ -21,7 +21,7 @@ class Args(record.Args):
     """
 
     profile: str = shown(_("Validation profile"))
-    burn_in: bool = shown(_("Before the first work"), ValueFormat.YES_NO, default=False)
+    burn_in: bool = shown(_("Burn-in"), ValueFormat.YES_NO, default=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -155,7 +155,7 @@ def test_the_overview_counts_and_lists_needs(person, world: World):
     page = text(person("viewer").get("/"))
     assert "Xid 95 on gpu-1: not handled yet" in page
     assert "No rule covers Xid 95." in page
-    assert "does not match" not in page
+    assert "does not apply" not in page
 
 
 def test_the_overview_shows_a_running_rescue(person, world: World):
