@@ -1,16 +1,17 @@
 """Reasons in the reader's language."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from django.utils.translation import gettext
 
-from kcover import reasons
+from kcover import actions, reasons
 
 
 def say(reason: reasons.Reason) -> str:
     """One reason in the reader's language."""
-    return reason.say(gettext)
+    return _titled(reason).say(gettext)
 
 
 def sentence(weighed: Iterable[reasons.Reason]) -> str:
@@ -20,4 +21,19 @@ def sentence(weighed: Iterable[reasons.Reason]) -> str:
 
 def stored(because: Mapping[str, Any]) -> str:
     """The reason in a JSON column of a row, in the reader's language; "" if it has none."""
-    return reasons.text(because, gettext)
+    reason = reasons.kept(because)
+    return say(reason) if reason is not None else ""
+
+
+def _titled(reason: reasons.Reason) -> reasons.Reason:
+    """The reason, with the titles of steps in place of their names."""
+    return replace(reason, params=tuple((name, _value(name, value)) for name, value in reason.params))
+
+
+def _value(name: str, value: reasons.Value) -> reasons.Value:
+    if isinstance(value, reasons.Reason):
+        return _titled(value)
+    if isinstance(value, tuple):
+        return tuple(map(_titled, value))
+    spec = actions.ACTIONS.get(str(value)) if name == "step" else None
+    return gettext(spec.title) if spec is not None else value

@@ -43,6 +43,13 @@ def test_several_reasons_are_rendered_in_the_readers_language() -> None:
         assert localization.sentence(row) == "自动化已暂停：look first。未执行任何操作。"
 
 
+def test_a_step_is_shown_by_its_title() -> None:
+    ended = reasons.of("step_ended", step="verify", why=reasons.of("nothing_done"))
+    assert localization.say(ended) == "Verify: Nothing was done."
+    with translation.override("zh-hans"):
+        assert localization.stored(ended.to_json()) == "验证：未执行任何操作。"
+
+
 def test_the_filter_accepts_a_reason_its_json_or_an_empty_value() -> None:
     assert console.because(reasons.of("paused")) == "Automation is paused."
     assert console.because({"code": "paused", "params": {}}) == "Automation is paused."
