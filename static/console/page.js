@@ -31,6 +31,16 @@ document.addEventListener("htmx:afterSwap", (event) => {
   for (const button of dialog.querySelectorAll("button[type=submit]")) button.disabled = true;
 });
 
+// Whoever approves must have seen what the act takes away: the button works once [data-awaited] has been replaced.
+function holdBack() {
+  for (const form of document.querySelectorAll("form[data-waits]")) {
+    const waits = form.querySelector("[data-awaited], [data-over]") !== null;
+    for (const button of form.querySelectorAll("button[type=submit]")) button.disabled = waits;
+  }
+}
+document.addEventListener("htmx:afterSwap", holdBack);
+holdBack();
+
 // A link to a request puts the focus there, so that the next key is about it. The browser itself takes the focus away
 // when it scrolls to the place, at the end of loading.
 function focusNamed() {

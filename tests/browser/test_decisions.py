@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from tests.browser.conftest import Ask, Open
 from tests.browser.pages import settled, violations, violations_in_both_themes
@@ -42,6 +42,26 @@ def test_an_answer_on_a_phone_is_shown_on_another_screen(open_page: Open, produc
     expect(card).to_be_hidden()
     expect(phone.locator("#live")).to_contain_text("not now")
     assert found == []
+
+
+def test_an_approval_waits_for_the_pods_that_it_evicts(open_page: Open, ask: Ask):
+    [asked] = ask(1).values()
+    page = open_page("/approvals/")
+    settled(page)
+    card, dialog = page.locator(f"#question-{asked}"), page.get_by_role("dialog")
+    held: list[Route] = []
+    page.route(f"**/approvals/{asked}/pods/", lambda route: held.append(route))
+    card.get_by_role("link", name="Approve", exact=True).click()
+    button = dialog.get_by_role("button", name="Approve", exact=True)
+    expect(button).to_be_disabled()
+    expect(dialog).to_contain_text("Loading the node's pods")
+    for route in held:
+        route.continue_()
+    expect(button).to_be_enabled()
+    expect(dialog).to_contain_text("evicted")
+    dialog.get_by_role("link", name="Cancel", exact=True).click()
+    card.get_by_role("link", name="Deny", exact=True).click()
+    expect(dialog).to_contain_text(re.compile("keeps? running on the node"))
 
 
 @pytest.mark.usefixtures("_guards_kept")

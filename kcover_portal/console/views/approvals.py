@@ -47,14 +47,18 @@ def approvals(request: Request) -> HttpResponse:
 @require_GET
 @signed_in
 def pods(request: Request, pk: int) -> HttpResponse:
-    """The pods that an approval would evict; a separate request, since the inbox is reloaded with every signal."""
+    """The pods that an approval would evict; with ``stay``, those that keep running after a denial.
+
+    A separate request, since the inbox is reloaded with every signal.
+    """
     row = _find(request, pk)
     with place(request, concurrency_limits.CLUSTER_READS):
         now = timezone.now()
         plan = services.preview(row.node, "drain", now=now)
         jobs = reads.affected_jobs(row, accounts.scope(request.user), now=now)
     may = accounts.may(request.user, Verb.APPROVE, row.node)
-    return render(request, "console/parts/pods.html", {"pods": plan.pods, "jobs": jobs, "rescue": row, "may": may})
+    shown = {"pods": plan.pods, "jobs": jobs, "rescue": row, "may": may, "stay": "stay" in request.GET}
+    return render(request, "console/parts/pods.html", shown)
 
 
 @require_GET
