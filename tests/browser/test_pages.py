@@ -18,7 +18,7 @@ PAGES = (
     *("/safety/", "/standbys/", "/checks/", "/preflight/", "/notifications/", "/jobs/", "/reports/"),
     *("/repairs/", "/parts/", "/checks/validations/", "/preflight/plans/"),
     *("/sources/", "/policy-packs/", "/audit/", "/audit/sinks/", "/system/", "/access/", "/account/"),
-    *("/clusters/new/", "/clusters/sim/next/"),
+    *("/clusters/new/", "/clusters/sim/next/", "/map/"),
     "/policies/heal/edit/",
 )
 COLOUR_RULES = ["color-contrast", "link-in-text-block"]  # those that depend on the theme, and that take longest

@@ -83,7 +83,10 @@ def map_data(request: Request) -> HttpResponse:
 @require_GET
 @signed_in
 def map_table(request: Request) -> HttpResponse:
-    """The map as a table: groups with their counts, and each node that is not healthy or that is looked for."""
+    """The map as a table: groups with their counts, and each node that is not healthy or that is looked for.
+
+    A page of its own, and the table alone for the map's own page.
+    """
     chosen = fleet_map.choice(request.GET.dict())
     groups = fleet_map.matching(fleet_map.groups(accounts.scope(request.user), chosen.by, now=timezone.now()), chosen)
     listed = [(group, tile) for group in groups for tile in group.tiles if chosen.narrows or tile.state != "healthy"]
@@ -92,8 +95,10 @@ def map_table(request: Request) -> HttpResponse:
         "groups": groups[:TWIN_ROWS],
         "more_groups": max(0, len(groups) - TWIN_ROWS),
         "by": DOMAINS[chosen.by],
+        "groupings": [(domain, DOMAINS[domain]) for domain in fleet_map.GROUPINGS],
         "chosen": chosen,
         "listed": listed[:TWIN_ROWS],
         "more": max(0, len(listed) - TWIN_ROWS),
     }
-    return render(request, "console/pages/map.html", context)
+    alone = request.htmx and request.htmx.target != "live"
+    return render(request, "console/parts/map_table.html" if alone else "console/pages/map.html", context)
