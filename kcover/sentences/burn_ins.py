@@ -17,6 +17,8 @@ SENTENCES: Mapping[str, str] = {
     "burn_in_not_ready": _("The node is not Ready."),
     "burn_in_rescue_open": _("Another rescue of the node is open."),
     "burn_in_marked": _("An earlier rescue escalated the node to an operator."),
-    "burn_in_over": _("Its burn-in did not pass. Uncordon the node, or repair and reboot it."),
+    "burn_in_over": _(
+        "Its burn-in did not pass. Repair and reboot the node to repeat it, or uncordon the node yourself."
+    ),
     "burn_in_due": _("The burn-in begins within a minute."),
 }

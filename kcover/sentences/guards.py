@@ -13,19 +13,19 @@ SENTENCES: Mapping[str, str] = {
     "no_maintenance": _("No maintenance window is active here."),
     "storm_code": _(
         "Storm: {value} on {nodes} nodes within {within} (threshold {limit}). A shared cause is "
-        "likely, so the action waits until the storm is closed."
+        "likely, so the action waits until a person closes the storm."
     ),
     "storm_job": _(
         "Storm: {nodes} nodes of job {value} failed within {within} (threshold {limit}). A shared "
-        "cause is likely, so the action waits until the storm is closed."
+        "cause is likely, so the action waits until a person closes the storm."
     ),
     "storm_switch": _(
         "Storm: {nodes} nodes on switch {value} failed within {within} (threshold {limit}). A "
-        "shared cause is likely, so the action waits until the storm is closed."
+        "shared cause is likely, so the action waits until a person closes the storm."
     ),
     "storm_agent_version": _(
         "Storm: {nodes} nodes with agent {value} failed within {within} (threshold {limit}). A "
-        "shared cause is likely, so the action waits until the storm is closed."
+        "shared cause is likely, so the action waits until a person closes the storm."
     ),
     "storm_budget": _(
         "Not isolated during the storm: {taken} of {eligible} nodes are already isolated or in "

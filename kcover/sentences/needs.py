@@ -39,7 +39,7 @@ SENTENCES: Mapping[str, str] = {
     "need_source": _("Source {source} is failing."),
     # Why it waits.
     "need_ledger_why": _("Check the nodes, resume automation, then close the incident."),
-    "need_storm_why": _("Nothing is drained or rebooted until the storm is closed."),
+    "need_storm_why": _("Drains, resets and reboots of its nodes wait until a person closes the storm."),
     "need_undecided": _("No decision has been made yet."),
     "need_uncovered": _("No rule covers {fault}."),
     "need_stopped": _("An operator stopped rescue {rescue}: {why}"),

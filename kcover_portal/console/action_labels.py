@@ -45,7 +45,7 @@ VERBS: Final = {
     "approve": ActionLabel(
         _("Approve"),
         "check",
-        _("If you approve, the plan below runs."),
+        _("Once enough people approve, the open steps of the plan below run."),
     ),
     "reject": ActionLabel(
         _("Deny"),

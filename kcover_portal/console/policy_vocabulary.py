@@ -68,7 +68,7 @@ VALUES: Final[Mapping[str, Words]] = {
     "kind": {document.RESCUE: "", document.STANDBY: ""},
     "mode": {
         "shadow": _("Only recorded. Nothing is done."),
-        "approve": _("The node is isolated at once. The other steps need approval."),
+        "approve": _("By default the node is isolated at once. The other steps need approval."),
         "enforce": _("The portal acts by itself, within the guards."),
     },
     "operator": {"any": _("One label is enough."), "all": _("The node needs every label.")},

@@ -463,28 +463,28 @@ def test_among_equal_symptoms_the_first_trait_and_name_is_the_storm() -> None:
             "code",
             (
                 "Storm: xid X on 4 nodes within 5 min (threshold 3). A shared cause is likely, so "
-                "the action waits until the storm is closed."
+                "the action waits until a person closes the storm."
             ),
         ),
         (
             "job",
             (
                 "Storm: 4 nodes of job X failed within 5 min (threshold 3). A shared cause is likely, so "
-                "the action waits until the storm is closed."
+                "the action waits until a person closes the storm."
             ),
         ),
         (
             "switch",
             (
                 "Storm: 4 nodes on switch X failed within 5 min (threshold 3). A shared cause is likely, "
-                "so the action waits until the storm is closed."
+                "so the action waits until a person closes the storm."
             ),
         ),
         (
             "agent_version",
             (
                 "Storm: 4 nodes with agent X failed within 5 min (threshold 3). A shared cause is likely, "
-                "so the action waits until the storm is closed."
+                "so the action waits until a person closes the storm."
             ),
         ),
     ],

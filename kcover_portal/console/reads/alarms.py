@@ -38,7 +38,7 @@ def alarms(seen: Scope, clusters: Collection[Cluster], *, now: datetime) -> list
         Alarm(
             presentation.of("guard", "storm"),
             storm.cluster.name,
-            _("Storm: %(symptom)s on %(n)d nodes. Nothing is drained or rebooted until the storm is closed.")
+            _("Storm: %(symptom)s on %(n)d nodes. Their drains, resets and reboots wait until a person closes it.")
             % {"symptom": symptom(storm), "n": len(storm.scope)},
             storm.pk,
         )

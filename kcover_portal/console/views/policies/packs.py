@@ -123,7 +123,7 @@ def _about(pack: str) -> str:
 def _mode(mode: str) -> str:
     return {
         "shadow": _("The portal decides every fault, shows what it would do, and does nothing."),
-        "approve": _("Each rescue waits for approval."),
+        "approve": _("By default a faulty node is isolated at once. All other steps wait for approval."),
         "enforce": _("Rescues begin at once, within the guards of the cluster."),
     }[mode]
 
