@@ -10,6 +10,7 @@ from urllib.parse import unquote
 from kcover import reasons
 from kcover.sources import observation
 from kcover.sources.observation import Json, Unreadable
+from kcover.values import strict_json
 from kcover.values.quote import short_repr
 
 STRUCTURED = "application/cloudevents+json"
@@ -79,11 +80,16 @@ def _attribute(envelope: Json, name: str) -> str:
 
 
 def _data(envelope: Json) -> Any:
-    """The data; JSON that was put into a string is decoded."""
+    """The data; JSON that was put into a string is decoded. Raises Unreadable if it is nested too deeply."""
     data = envelope.get("data")
-    if isinstance(data, str):
-        try:
-            return json.loads(data)
-        except (ValueError, RecursionError):
-            return data
-    return data
+    if not isinstance(data, str):
+        return data
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        return data
+    try:
+        strict_json.check_depth(value)
+    except reasons.ExplainedError as error:
+        raise Unreadable("data", error.reason) from error
+    return value

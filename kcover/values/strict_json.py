@@ -21,11 +21,16 @@ def loads(text: str, *, surrogates: bool = False) -> Any:
         value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite)
     except RecursionError:
         raise _too_deep() from None
-    if any(depth > MAX_DEPTH for depth in _depths(value)):
-        raise _too_deep()
+    check_depth(value)
     if not surrogates and not is_encodable(value):  # it could neither be stored nor quoted in an answer
         raise reasons.ExplainedError(reasons.of("json_lone_surrogate"))
     return value
+
+
+def check_depth(value: Any) -> None:
+    """Raises ExplainedError if the JSON value has more than ``MAX_DEPTH`` levels."""
+    if any(depth > MAX_DEPTH for depth in _depths(value)):
+        raise _too_deep()
 
 
 def is_encodable(value: Any) -> bool:

@@ -41,6 +41,18 @@ function holdBack() {
 document.addEventListener("htmx:afterSwap", holdBack);
 holdBack();
 
+// What does not come is unknown, and says so: otherwise the button would wait for ever.
+for (const name of ["htmx:sendError", "htmx:timeout", "htmx:responseError"]) {
+  document.addEventListener(name, (event) => {
+    const { elt } = event.detail;
+    for (const awaited of [elt, ...elt.querySelectorAll("*")].filter((one) => one.matches("[data-awaited]"))) {
+      awaited.textContent = awaited.dataset.sayUnknown;
+      awaited.removeAttribute("data-awaited");
+    }
+    holdBack();
+  });
+}
+
 // A link to a request puts the focus there, so that the next key is about it. The browser itself takes the focus away
 // when it scrolls to the place, at the end of loading.
 function focusNamed() {

@@ -50,11 +50,20 @@ def test_an_approval_waits_for_the_pods_that_it_evicts(open_page: Open, ask: Ask
     settled(page)
     card, dialog = page.locator(f"#question-{asked}"), page.get_by_role("dialog")
     held: list[Route] = []
-    page.route(f"**/approvals/{asked}/pods/", lambda route: held.append(route))
+    is_held = True
+
+    def hold(route: Route) -> None:
+        if is_held:
+            held.append(route)
+        else:
+            route.continue_()
+
+    page.route(f"**/approvals/{asked}/pods/", hold)
     card.get_by_role("link", name="Approve", exact=True).click()
     button = dialog.get_by_role("button", name="Approve", exact=True)
     expect(button).to_be_disabled()
     expect(dialog).to_contain_text("Loading the node's pods")
+    is_held = False
     for route in held:
         route.continue_()
     expect(button).to_be_enabled()
@@ -62,6 +71,17 @@ def test_an_approval_waits_for_the_pods_that_it_evicts(open_page: Open, ask: Ask
     dialog.get_by_role("link", name="Cancel", exact=True).click()
     card.get_by_role("link", name="Deny", exact=True).click()
     expect(dialog).to_contain_text(re.compile("keeps? running on the node"))
+
+
+def test_an_approval_does_not_wait_for_pods_that_do_not_come(open_page: Open, ask: Ask):
+    [asked] = ask(1).values()
+    page = open_page("/approvals/", tolerant=True)
+    settled(page)
+    page.route(f"**/approvals/{asked}/pods/", lambda route: route.abort())
+    page.locator(f"#question-{asked}").get_by_role("link", name="Approve", exact=True).click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("The node's pods are unknown")
+    expect(dialog.get_by_role("button", name="Approve", exact=True)).to_be_enabled()
 
 
 @pytest.mark.usefixtures("_guards_kept")

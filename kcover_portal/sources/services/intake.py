@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import transaction
+from django.db import DataError, transaction
 
 from kcover import reasons
 from kcover.faults import device
@@ -28,6 +28,7 @@ from kcover_portal.sources.services import source_faults, told_series
 log = logging.getLogger(__name__)
 
 MAX_NAMED = 5  # nodes in a reason
+UNSTORABLE = (DataError, UnicodeEncodeError, OverflowError)  # by a value; after any other error the sender repeats all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +54,7 @@ def take(
     """
     try:
         return _take(source, batch, counted_until=counted_until, now=now)
-    except storable_values.REFUSALS as error:
+    except UNSTORABLE as error:
         if not batch.observations:
             raise
         problem = storable_values.error_text(error).splitlines()[0]

@@ -61,6 +61,14 @@ def test_a_health_event_that_cannot_be_stored_is_rejected_alone(
     assert seen() == {"Good"}
 
 
+def test_a_health_event_whose_text_is_nested_too_deeply_is_rejected_alone(sentinel: Sender, health: Make) -> None:
+    bad, good = health("1"), health("2", checkName="Good", errorCode=[])
+    bad["data"] = "[" * 100 + '"\\ud800"' + "]" * 100
+    answer = sentinel.post([bad, good], content_type=cloudevents.BATCH)
+    assert told(answer) == [("0/data", "json_too_deep")]
+    assert seen() == {"Good"}
+
+
 @pytest.fixture
 def refusing(db: None) -> Any:
     """The database refuses each item with this text, as it refuses what no reader has thought of."""
