@@ -284,7 +284,7 @@ def test_deliveries_are_found_by_their_events(admin: Api, now: datetime):
     assert admin.ids("deliveries?kind=rescue.failed") == []
     assert admin.ids("deliveries?cluster=east") == []
     (reported,) = admin.get(f"deliveries/{number}").json()["events"]
-    assert (reported["kind"], reported["because"]) == ("automation.paused", "user:ada: fire drill")
+    assert (reported["kind"], reported["because"]) == ("automation.paused", "ada: fire drill")
 
 
 @pytest.mark.parametrize("path", ["channels", "channels/on-call", "routes", "namespace-routes", "deliveries"])
