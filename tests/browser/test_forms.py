@@ -23,7 +23,7 @@ def test_a_role_is_created_in_a_dialog_by_its_labels(open_page: Open):
     assert violations(page) == []
     dialog.get_by_role("button", name="Create role").click()
     row = page.get_by_role("row").filter(has=page.get_by_text("night-shift", exact=True))
-    expect(row).to_contain_text("pause")
+    expect(row).to_contain_text("Pause automation")
     live(page)  # its scripts open dialogs now
     row.get_by_role("link", name="Delete").click()
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()
