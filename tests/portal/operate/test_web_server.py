@@ -21,6 +21,7 @@ from tests.portal.operate.raw_http import ROOT, answer, on_the_way, run_server, 
 pytestmark = pytest.mark.slow
 ECHO = "tests.portal.operate.echo:application"
 POST = "POST / HTTP/1.1\r\nHost: x\r\n"
+STARTS = "from kcover_portal.operate.web_server import serve"
 CHUNKS = "5\r\n12345\r\n0\r\n"
 
 
@@ -122,14 +123,23 @@ def test_an_answer_that_is_handed_on_ends_with_its_client(port: int, folder: Pat
 def server(tmp_path: Path) -> Iterator[tuple[int, psutil.Process]]:
     """The main process of two, and their port."""
     with run_server(lambda fd: several(ECHO, "--fd", str(fd)), TEST_FOLDER=str(tmp_path)) as free:
-        [main] = [one for one in psutil.Process().children() if "-c" in one.cmdline()]
+        [main] = [one for one in psutil.Process().children() if STARTS in command(one)]
         yield free, main
+
+
+def command(process: psutil.Process) -> str:
+    """Its command line; "" of one that has ended."""
+    return " ".join(process.as_dict(["cmdline"], ad_value=[])["cmdline"])
 
 
 def several(application: str, *options: str) -> list[str]:
     """The command of ``web`` with another application."""
-    code = "import sys; from kcover_portal.operate.web_server import serve; "
-    return [sys.executable, "-c", f"{code}sys.exit(serve(sys.argv[1:], application={application!r}))", *options]
+    return [
+        sys.executable,
+        "-c",
+        f"{STARTS}; import sys; sys.exit(serve(sys.argv[1:], application={application!r}))",
+        *options,
+    ]
 
 
 def workers(main: psutil.Process) -> set[int]:
