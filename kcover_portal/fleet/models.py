@@ -250,7 +250,7 @@ class Cluster(ModelWithSecrets):
         return reasons.kept(self.watch_error)
 
 
-class PendingChange(models.Model):
+class PendingChange(ModelWithSecrets):
     """A change that loosens a limit, in a cluster or (null) in all, and waits for another admin."""
 
     class State(models.TextChoices):
@@ -260,7 +260,10 @@ class PendingChange(models.Model):
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, null=True, related_name="pending_changes")
     kind = models.CharField(max_length=10, help_text="guards, settings or resume")
-    changes = models.JSONField(help_text="the patch that was requested")
+    changes = models.JSONField(help_text="the patch that was requested; a secret in it is only marked as changed")
+    secret = EncryptedTextField(
+        bound_to="cluster_id", blank=True, default="", db_default="", help_text="the secret, until the change is closed"
+    )
     before = models.JSONField(help_text="what it changes, as it was at the request")
     requested_by = models.CharField(max_length=200)
     requesters = models.JSONField(default=list, help_text="the people who count as the requester")

@@ -83,8 +83,7 @@ def set_cluster(cluster: Cluster, changes: Mapping[str, Any], *, actor: str, rea
             if name not in SETTINGS:
                 raise FieldError(name, reasons.of("setting_unknown", name=name, known=", ".join(SETTINGS)))
             setattr(row, name, _checked(name, value))
-        check_decision_url(changes)
-        _check_secret(str(changes.get("decision_secret", "")))
+        check_decision_system(changes)
         try:
             row.clean_fields(exclude=[column.name for column in row._meta.get_fields() if column.name not in changes])
         except ValidationError as error:
@@ -169,8 +168,9 @@ def _resources(value: object) -> str:
     return ",".join(sorted(set(given)))
 
 
-def check_decision_url(changes: Mapping[str, Any]) -> None:
-    """Raises FieldError if the address is one that was masked before it was shown."""
+def check_decision_system(changes: Mapping[str, Any]) -> None:
+    """Raises FieldError for a secret of the wrong length, and for an address that was masked before it was shown."""
+    _check_secret(str(changes.get("decision_secret", "")))
     if masked_addresses.MASK in str(changes.get("decision_url", "")):
         raise FieldError("decision_url", reasons.of("address_masked"))
 

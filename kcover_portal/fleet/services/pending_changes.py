@@ -8,11 +8,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
+from django.utils.crypto import salted_hmac
 
 from kcover import audit, reasons
 from kcover.decisions import guards
 from kcover.policy import modes
 from kcover.values import masked_addresses
+from kcover_portal import encryption
 from kcover_portal.fleet import queries, services
 from kcover_portal.fleet.models import Cluster, PendingChange
 from kcover_portal.fleet.services import cluster_settings, pools
@@ -27,6 +29,7 @@ HAND_APPROVALS = (Cluster.HandApproval.NEVER, Cluster.HandApproval.MODE, Cluster
 SECOND_FACTORS = (Cluster.SecondFactor.OFF, Cluster.SecondFactor.APPROVERS, Cluster.SecondFactor.ALL)  # strictest last
 DECIDERS = {"policies": {"policies"}, "external": {"external"}, "both": {"policies", "external"}}
 JOB_RECOVERIES = ("off", "shadow", "approve", "enforce")  # strictest first
+CHANGED = audit.SECRET_CHANGED.after  # in place of a secret
 GUARDS, SETTINGS, RESUME = "guards", "settings", "resume"  # kinds of changes
 
 
@@ -44,7 +47,8 @@ def loosens_settings(cluster: Cluster, changes: Mapping[str, Any]) -> bool:
     """Returns whether the settings let the portal, or one person, do more than before.
 
     Other labels of the topology count, because budgets, floors and storms are counted by them. So does another
-    decision system: it may decide otherwise, or not answer. Raises FieldError for an invalid topology.
+    decision system, or another secret of it: it may decide otherwise, or not answer. Raises FieldError for an invalid
+    topology.
     """
     rank = HAND_APPROVALS.index
     return (
@@ -60,6 +64,8 @@ def loosens_settings(cluster: Cluster, changes: Mapping[str, Any]) -> bool:
         or not DECIDERS[changes.get("decision_mode", cluster.decision_mode)] <= DECIDERS[cluster.decision_mode]
         or _falls_back(cluster, changes.get("decision_fallback", cluster.decision_fallback))
         or changes.get("decision_url", cluster.decision_url) != cluster.decision_url
+        or _signs_otherwise(cluster, changes)
+        or _waits_less(cluster, changes)
         or ("topology" in changes and pools.checked(changes["topology"]) != cluster.topology)
     )
 
@@ -74,6 +80,27 @@ def _recovers_more(cluster: Cluster, job_recovery: str) -> bool:
 
 def _falls_back(cluster: Cluster, fallback: str) -> bool:
     return cluster.decision_fallback == Cluster.Fallback.HOLD and fallback == Cluster.Fallback.POLICIES
+
+
+def _signs_otherwise(cluster: Cluster, changes: Mapping[str, Any]) -> bool:
+    """Returns whether somebody else could sign callbacks, or policies decide because requests are not signed any more.
+
+    The secret of a system whose silence holds the node can be cleared at once: it may have been stolen.
+    """
+    present, wanted = encryption.peek(cluster, "decision_secret"), changes.get("decision_secret")
+    if wanted is None or wanted == present:
+        return False
+    return bool(wanted) or _policies_follow(cluster, changes)
+
+
+def _waits_less(cluster: Cluster, changes: Mapping[str, Any]) -> bool:
+    shorter: bool = changes.get("decision_timeout", cluster.decision_timeout) < cluster.decision_timeout
+    return shorter and _policies_follow(cluster, changes)
+
+
+def _policies_follow(cluster: Cluster, changes: Mapping[str, Any]) -> bool:
+    """Returns whether policies decide where the decision system does not answer."""
+    return bool(changes.get("decision_fallback", cluster.decision_fallback) != Cluster.Fallback.HOLD)
 
 
 def loosens_guards(cluster: Cluster, patch: object) -> bool:
@@ -99,14 +126,16 @@ def request(
 ) -> PendingChange:
     """Stores a change that waits for another admin. ``requesters``: the people who count as the requester.
 
-    Raises FieldError for an address that was masked.
+    Raises FieldError for an address that was masked, and for a secret of the wrong length.
     """
-    cluster_settings.check_decision_url(changes)
+    cluster_settings.check_decision_system(changes)
     with transaction.atomic():
+        PendingChange.objects.filter(expires_at__lte=now).exclude(secret="").update(secret="")
         row = PendingChange.objects.create(
             cluster=cluster,
             kind=kind,
-            changes=dict(changes),
+            changes={name: CHANGED if name in cluster_settings.SECRET else value for name, value in changes.items()},
+            secret=changes.get("decision_secret", ""),
             before=_before(cluster, kind, changes),
             requested_by=actor,
             requesters=list(requesters),
@@ -134,9 +163,10 @@ def confirm(
             raise ChangeRefused(reasons.of("vote_of_gone", by=row.requested_by))
         if _before(row.cluster, row.kind, row.changes) != row.before:
             raise ChangeRefused(reasons.of("change_outdated", change=str(row.pk)))
+        changes = _requested(row)
         _close(row, PendingChange.State.CONFIRMED, actor=actor, now=now)
         _note(row, audit.ChangeConfirmed, actor=actor, reason=row.reason, now=now)
-        _APPLY[row.kind](row, actor, now)
+        _APPLY[row.kind](row, changes, actor, now)
     return row
 
 
@@ -158,8 +188,8 @@ def _open(change: PendingChange, *, now: datetime) -> PendingChange:
 
 
 def _close(row: PendingChange, state: str, *, actor: str, now: datetime) -> None:
-    row.state, row.answered_by, row.answered_at = state, actor, now
-    row.save(update_fields=["state", "answered_by", "answered_at"])
+    row.state, row.answered_by, row.answered_at, row.secret = state, actor, now, ""
+    row.save(update_fields=["state", "answered_by", "answered_at", "secret"])
 
 
 def _before(cluster: Cluster | None, kind: str, changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -167,26 +197,39 @@ def _before(cluster: Cluster | None, kind: str, changes: Mapping[str, Any]) -> d
         present = guards.to_json(queries.guards_of(cluster))
         return {name: present[name] for name in changes}
     if kind == SETTINGS and cluster is not None:
-        return {name: getattr(cluster, name) for name in changes}
+        return {name: _present(cluster, name) for name in changes}
     row = cluster or runtime.installation()
     return {"mode": row.mode, "resumes_as": row.resumes_as}
 
 
-def _set_guards(row: PendingChange, actor: str, now: datetime) -> None:
+def _present(cluster: Cluster, name: str) -> Any:
+    """The present value of a setting; of a secret, a mark by which another one is noticed."""
+    if name in cluster_settings.SECRET:
+        return _mark(encryption.peek(cluster, name) or "")
+    return getattr(cluster, name)
+
+
+def _requested(row: PendingChange) -> dict[str, Any]:
+    """The patch with the secret in it. Raises SecretUnreadable."""
+    secret = {name: row.secret for name in cluster_settings.SECRET if name in row.changes}
+    return {**row.changes, **secret}
+
+
+def _set_guards(row: PendingChange, changes: Mapping[str, Any], actor: str, now: datetime) -> None:
     assert row.cluster is not None
-    cluster_settings.set_guards(row.cluster, row.changes, actor=actor, reason=row.reason, now=now)
+    cluster_settings.set_guards(row.cluster, changes, actor=actor, reason=row.reason, now=now)
 
 
-def _set_cluster(row: PendingChange, actor: str, now: datetime) -> None:
+def _set_cluster(row: PendingChange, changes: Mapping[str, Any], actor: str, now: datetime) -> None:
     assert row.cluster is not None
-    cluster_settings.set_cluster(row.cluster, row.changes, actor=actor, reason=row.reason, now=now)
+    cluster_settings.set_cluster(row.cluster, changes, actor=actor, reason=row.reason, now=now)
 
 
-def _resume(row: PendingChange, actor: str, now: datetime) -> None:
-    services.resume(cluster=row.cluster, reason=row.reason, actor=actor, now=now, mode=row.changes["mode"])
+def _resume(row: PendingChange, changes: Mapping[str, Any], actor: str, now: datetime) -> None:
+    services.resume(cluster=row.cluster, reason=row.reason, actor=actor, now=now, mode=changes["mode"])
 
 
-_APPLY: Mapping[str, Callable[[PendingChange, str, datetime], None]] = {
+_APPLY: Mapping[str, Callable[[PendingChange, Mapping[str, Any], str, datetime], None]] = {
     GUARDS: _set_guards,
     SETTINGS: _set_cluster,
     RESUME: _resume,
@@ -194,8 +237,24 @@ _APPLY: Mapping[str, Callable[[PendingChange, str, datetime], None]] = {
 
 
 def shown(values: Mapping[str, Any]) -> dict[str, Any]:
-    """What people and the audit log see of ``changes`` or ``before``: what may be a key in an address is masked."""
-    return {name: masked_addresses.mask(value) for name, value in values.items()}
+    """Returns ``changes`` or ``before`` as people and the audit log see them: no secret, and no key in an address.
+
+    A masked address ends with a mark, so that two which differ only in what is masked do not look the same.
+    """
+    return {name: _shown(name, value) for name, value in values.items()}
+
+
+def _shown(name: str, value: Any) -> Any:
+    if name in cluster_settings.SECRET:
+        return CHANGED if value == CHANGED else ""
+    if isinstance(value, str) and masked_addresses.has_key(value):
+        return f"{masked_addresses.mask_text(value)} #{_mark(value)}"
+    return masked_addresses.mask(value)
+
+
+def _mark(secret: str) -> str:
+    """Six digits that differ for different secrets. Only with the portal's own key can a guess be tried."""
+    return salted_hmac(__name__, secret, algorithm="sha256").hexdigest()[:6]
 
 
 def _note(

@@ -1,5 +1,6 @@
 """Changes that loosen a limit: who may make them, and when another admin must confirm them."""
 
+import re
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -9,6 +10,7 @@ from django.utils import timezone
 
 from kcover_portal.accounts import services as accounts
 from kcover_portal.accounts.models import User
+from kcover_portal.encryption import stored
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, PendingChange
 from kcover_portal.fleet.services import pending_changes
@@ -34,6 +36,21 @@ def ada(east: Cluster, now: datetime) -> Api:
 @pytest.fixture
 def bea(east: Cluster, now: datetime) -> Api:
     return person("bea", "admin", now)
+
+
+def keep_secret(east: Cluster, secret: str) -> None:
+    """Sets the secret as the shell does."""
+    Cluster.objects.update(second_admin=True)
+    row = Cluster.objects.get(pk=east.pk)
+    row.decision_secret = secret
+    row.save(update_fields=["decision_secret"])
+    east.refresh_from_db()
+
+
+def stored_row(change: PendingChange) -> list[str]:
+    """The columns that hold something of a secret, as the database has them."""
+    assert "newnew" not in str(PendingChange.objects.values().get(pk=change.pk))
+    return ["secret"] if stored(change, "secret") else []
 
 
 def patch(api: Api, path: str, body: dict[str, Any]) -> Any:
@@ -193,10 +210,12 @@ def test_another_decision_system_waits_and_its_keys_are_never_shown(east: Cluste
     assert "decision_url" in fields(patch(ada, "", {"decision_url": "https://decisions.example/…?…"}))
     waits = patch(ada, "", {"decision_url": f"https://other.example/plan/{key}"})
     assert waits.status_code == 202
-    assert waits.json()["changes"] == {"decision_url": "https://other.example/plan/…"}
-    assert waits.json()["before"] == {"decision_url": "https://decisions.example/…?…"}
+    after, before = waits.json()["changes"]["decision_url"], waits.json()["before"]["decision_url"]
+    assert re.fullmatch(r"https://other\.example/plan/… #[0-9a-f]{6}", after)
+    assert re.fullmatch(r"https://decisions\.example/…\?… #[0-9a-f]{6}", before)
+    assert "decision_url" in fields(patch(bea, "", {"decision_url": after}))
     page = bea.client.get("/safety/").content.decode()
-    assert "https://other.example/plan/…" in page
+    assert after in page
     confirmed = bea.post(f"changes/{waits.json()['id']}/confirm")
     assert confirmed.json()["state"] == "confirmed"
     east.refresh_from_db()
@@ -222,10 +241,67 @@ def test_a_change_waits_a_day(east: Cluster, now: datetime) -> None:
         pending_changes.confirm(row, actor="user:bea", names=[], requester_is_gone=False, now=now + timedelta(days=1))
 
 
-def test_secrets_do_not_wait_with_it(east: Cluster, ada: Api) -> None:
-    Cluster.objects.update(second_admin=True)
-    body = {"mode": "enforce", "decision_secret": "x" * 32}
-    assert "decision_secret" in fields(patch(ada, "", body))
+def test_two_addresses_that_differ_in_a_key_do_not_look_the_same(east: Cluster, ada: Api) -> None:
+    Cluster.objects.update(second_admin=True, decision_url="https://decisions.example/?token=one")
+    waits = patch(ada, "", {"decision_url": "https://decisions.example/?token=two"}).json()
+    assert waits["changes"]["decision_url"] != waits["before"]["decision_url"]
+
+
+@pytest.mark.parametrize("cleared", [False, True])
+def test_another_secret_waits_and_is_never_shown(east: Cluster, ada: Api, bea: Api, cleared: bool) -> None:
+    """Whoever knows the secret signs callbacks as the decision system, and one without it may refuse to answer."""
+    old, new = "old" * 10, "" if cleared else "new" * 10
+    keep_secret(east, old)
+    waits = patch(ada, "", {"decision_secret": new, "mode": "enforce", "reason": "rotation"})
+    assert (waits.status_code, waits.json()["changes"]["decision_secret"]) == (202, "changed")
+    assert waits.json()["before"]["decision_secret"] == ""
+    told = [waits.content.decode(), bea.client.get("/safety/").content.decode(), bea.get("changes").content.decode()]
+    assert stored_row(PendingChange.objects.get()) == ([] if cleared else ["secret"]), "encrypted, and nowhere else"
+    assert fleet.callback_secrets(east, now=timezone.now()) == [old]
+    assert bea.post(f"changes/{waits.json()['id']}/confirm").json()["state"] == "confirmed"
+    east.refresh_from_db()
+    assert (east.decision_secret, east.mode) == (new, "enforce")
+    assert PendingChange.objects.get().secret == ""
+    told += [str(entry.data) for entry in Entry.objects.filter(cluster="east")]
+    assert not [text for text in told if old in text or (new and new in text)]
+
+
+def test_a_secret_that_was_changed_meanwhile_is_not_replaced(east: Cluster, ada: Api, bea: Api) -> None:
+    keep_secret(east, "old" * 10)
+    change = patch(ada, "", {"decision_secret": "new" * 10}).json()["id"]
+    keep_secret(east, "other" * 10)
+    assert problem(bea.post(f"changes/{change}/confirm"), 409)["code"] == "change_outdated"
+    assert bea.post(f"changes/{change}/reject", {"reason": "no"}).json()["state"] == "rejected"
+    assert PendingChange.objects.get().secret == ""
+
+
+def test_a_secret_of_an_expired_change_is_deleted(east: Cluster, ada: Api) -> None:
+    keep_secret(east, "old" * 10)
+    patch(ada, "", {"decision_secret": "new" * 10})
+    PendingChange.objects.update(expires_at=timezone.now())
+    patch(ada, "", {"mode": "enforce"})
+    assert not PendingChange.objects.exclude(secret="").exists()
+
+
+@pytest.mark.parametrize("fallback", ["hold", "policies"])
+def test_a_system_whose_silence_holds_the_node_may_be_silenced_at_once(
+    east: Cluster, ada: Api, bea: Api, fallback: str
+) -> None:
+    """A stolen secret is cleared by one admin, where no rule acts instead. So is a shorter time for an answer."""
+    keep_secret(east, "old" * 10)
+    Cluster.objects.update(decision_fallback=fallback, decision_timeout=20)
+    status = 200 if fallback == "hold" else 202
+    assert patch(ada, "", {"decision_secret": ""}).status_code == status
+    assert patch(ada, "", {"decision_timeout": 5}).status_code == status
+    assert patch(ada, "", {"decision_timeout": 30}).status_code == 200
+    both = patch(ada, "", {"decision_timeout": 2, "decision_fallback": "policies"})
+    assert both.status_code == 202, "what holds at present does not count"
+
+
+@pytest.mark.parametrize("secret", ["short", "x" * 201])
+def test_a_secret_of_the_wrong_length_is_refused_before_it_waits(east: Cluster, ada: Api, secret: str) -> None:
+    keep_secret(east, "old" * 10)
+    assert "decision_secret" in fields(patch(ada, "", {"decision_secret": secret}))
     assert not PendingChange.objects.exists()
 
 

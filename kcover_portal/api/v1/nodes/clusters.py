@@ -221,6 +221,8 @@ LOOSENS = (
     "drills",
     "decision_mode",
     "decision_url",
+    "decision_secret",
+    "decision_timeout",
     "decision_fallback",
     "topology",
 )
