@@ -25,6 +25,7 @@ APPLICATION: Final = "kcover_portal.asgi.web:application"
 PROCESSES: Final = 2
 HUNG_SECONDS: Final = 30  # without an answer, until a process is killed
 END_SECONDS: Final = 5  # for the requests of a process that is to end
+SPARE_SECONDS: Final = 3  # for its end after that
 LEAST_WAIT: Final = timedelta(seconds=1)
 MOST_WAIT: Final = timedelta(seconds=30)
 
@@ -37,6 +38,7 @@ class Supervisor(Multiprocess):
         self.status = 0
         self._failures = 0  # processes that ended before they served, since one has served
         self._served: set[Process] = set()
+        self._answered: dict[Process, float] = {}  # since when each owes an answer, on the monotonic clock
         self._due: dict[Process, float] = {}  # in place of those that have ended, on the monotonic clock
 
     def keep_subprocess_alive(self) -> None:
@@ -45,8 +47,7 @@ class Supervisor(Multiprocess):
             if self.should_exit.is_set():
                 return
             if process not in self._due:
-                if process.is_alive(timeout=HUNG_SECONDS):
-                    self._note_service(process)
+                if self._is_alive(process):
                     continue
                 self._end(process)
             if not self.should_exit.is_set() and time.monotonic() >= self._due[process]:
@@ -54,8 +55,33 @@ class Supervisor(Multiprocess):
                 self.processes[place] = Process(self.config, self.sockets)
                 self.processes[place].start()
 
-    def _note_service(self, process: Process) -> None:
-        if process not in self._served and process.is_ready(timeout=HUNG_SECONDS):
+    def join_all(self) -> None:
+        """Waits for the processes, which were told to end, and kills those that do not."""
+        until = time.monotonic() + END_SECONDS + SPARE_SECONDS
+        for process in self.processes:
+            process.process.join(max(0.0, until - time.monotonic()))
+            if process.process.is_alive():
+                log.error("A server process does not end (pid %s). It is killed.", process.pid)
+                process.kill()
+                process.join()
+
+    def _is_alive(self, process: Process) -> bool:
+        """Returns whether the process runs and has answered of late. Never waits: SIGTERM is handled at once."""
+        now = time.monotonic()
+        try:
+            if process not in self._answered:
+                process.parent_conn.send(b"ping")
+                self._answered[process] = now
+            elif process.parent_conn.poll():
+                self._note(process, started=process.parent_conn.recv())
+                process.parent_conn.send(b"ping")
+                self._answered[process] = now
+        except (OSError, EOFError):
+            return False
+        return process.process.is_alive() and now - self._answered[process] < self.config.timeout_worker_healthcheck
+
+    def _note(self, process: Process, *, started: bool) -> None:
+        if started and process not in self._served:
             self._served.add(process)
             self._failures = 0
 
@@ -63,6 +89,7 @@ class Supervisor(Multiprocess):
         """Ends a process that does not answer, if it has not ended, and decides when another one takes its place."""
         process.kill()
         process.join()
+        self._answered.pop(process, None)
         if process.exitcode == STARTUP_FAILURE:  # the next one would fail in the same way
             log.error("A server process cannot start, so web ends.")
             self.status = STARTUP_FAILURE
@@ -78,7 +105,7 @@ class Supervisor(Multiprocess):
         self._due[process] = time.monotonic() + wait.total_seconds()
 
 
-def serve(arguments: Sequence[str], *, application: str = APPLICATION) -> int:
+def serve(arguments: Sequence[str], *, application: str = APPLICATION, hung_seconds: int = HUNG_SECONDS) -> int:
     """Serves until SIGTERM or Ctrl-C. Returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m kcover_portal.operate.web_server", description=__doc__)
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
@@ -97,7 +124,7 @@ def serve(arguments: Sequence[str], *, application: str = APPLICATION) -> int:
         ws="none",
         lifespan="off",
         workers=PROCESSES,
-        timeout_worker_healthcheck=HUNG_SECONDS,
+        timeout_worker_healthcheck=hung_seconds,
         log_level="warning",
         access_log=False,
         # The address of the client comes from KCOVER_TRUSTED_PROXIES alone; uvicorn would believe this machine, too.
@@ -113,7 +140,7 @@ def serve(arguments: Sequence[str], *, application: str = APPLICATION) -> int:
 
 def main() -> None:
     """Ends with 2 and one line, before any process, if the settings are invalid."""
-    settings.configured or settings.DEBUG  # noqa: B018 - reading one reads all
+    getattr(settings, "DEBUG")  # noqa: B009 - reading one reads all
     sys.exit(serve(sys.argv[1:]))
 
 

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import psutil
 import pytest
 from uvicorn.config import STARTUP_FAILURE
 
+from kcover_portal.operate.web_server import HUNG_SECONDS
 from tests import waiting
 from tests.portal.operate.raw_http import ROOT, answer, on_the_way, run_server, running, slow
 
@@ -121,8 +122,18 @@ def test_an_answer_that_is_handed_on_ends_with_its_client(port: int, folder: Pat
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[tuple[int, psutil.Process]]:
+    with serving(tmp_path) as found:
+        yield found
+
+
+@contextmanager
+def serving(folder: Path, *, hung_seconds: int = HUNG_SECONDS) -> Iterator[tuple[int, psutil.Process]]:
     """The main process of two, and their port."""
-    with run_server(lambda fd: several(ECHO, "--fd", str(fd)), TEST_FOLDER=str(tmp_path)) as free:
+
+    def command_of(fd: int) -> list[str]:
+        return several(ECHO, "--fd", str(fd), hung_seconds=hung_seconds)
+
+    with run_server(command_of, TEST_FOLDER=str(folder)) as free:
         [main] = [one for one in psutil.Process().children() if STARTS in command(one)]
         yield free, main
 
@@ -132,14 +143,10 @@ def command(process: psutil.Process) -> str:
     return " ".join(process.as_dict(["cmdline"], ad_value=[])["cmdline"])
 
 
-def several(application: str, *options: str) -> list[str]:
+def several(application: str, *options: str, hung_seconds: int = HUNG_SECONDS) -> list[str]:
     """The command of ``web`` with another application."""
-    return [
-        sys.executable,
-        "-c",
-        f"{STARTS}; import sys; sys.exit(serve(sys.argv[1:], application={application!r}))",
-        *options,
-    ]
+    call = f"serve(sys.argv[1:], application={application!r}, hung_seconds={hung_seconds})"
+    return [sys.executable, "-c", f"{STARTS}; import sys; sys.exit({call})", *options]
 
 
 def workers(main: psutil.Process) -> set[int]:
@@ -164,6 +171,20 @@ def test_a_process_that_ends_is_started_again(server: tuple[int, psutil.Process]
         return pids == workers(main)
 
     waiting.until(all_answer, "both processes to answer")
+
+
+def test_a_process_that_hangs_is_replaced(tmp_path: Path) -> None:
+    with serving(tmp_path, hung_seconds=5) as (_, main):
+        before = workers(main)
+        os.kill(min(before), signal.SIGSTOP)
+        waiting.until(lambda: min(before) not in workers(main) and len(workers(main)) == 2, "another process")
+
+
+def test_a_process_that_hangs_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    with serving(tmp_path, hung_seconds=10 * int(waiting.HANG_SECONDS)) as (_, main):
+        os.kill(min(workers(main)), signal.SIGSTOP)
+        main.terminate()
+        assert not psutil.wait_procs([main], waiting.HANG_SECONDS)[1]
 
 
 def test_requests_end_before_the_processes_do(server: tuple[int, psutil.Process], tmp_path: Path) -> None:
