@@ -55,10 +55,14 @@ class Column:
         """Returns whether a new row must have it."""
         return self.required(kind) if callable(self.required) else self.required
 
+    def problem(self, value: Any) -> reasons.Reason | None:
+        """Returns why a row may not have the value."""
+        return None
+
 
 @dataclass(frozen=True, kw_only=True)
 class Text(Column):
-    """A line of text of at most ``most`` characters. ``outside``: the reason against a longer one.
+    """A line of text of at most ``most`` characters.
 
     ``blank``: REST takes "". ``kept``: a blank line in a form keeps the present value, because the form does not show
     it.
@@ -67,11 +71,9 @@ class Text(Column):
     most: int
     blank: bool = True
     kept: bool = False
-    outside: Callable[[int], reasons.Reason] = lambda most: reasons.of("text_too_long", most=most)
 
-    def fits(self, value: str) -> bool:
-        """Returns whether a row may have the value."""
-        return len(value) <= self.most
+    def problem(self, value: str) -> reasons.Reason | None:
+        return reasons.of("text_too_long", most=self.most) if len(value) > self.most else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,9 +98,9 @@ class Number(Column):
     null: bool = False
     outside: Callable[[int], reasons.Reason] = lambda most: reasons.of("seconds_out_of_range", most=most)
 
-    def fits(self, value: int | None) -> bool:
-        """Returns whether a row may have the value."""
-        return self.null if value is None else 0 <= value <= self.most
+    def problem(self, value: int | None) -> reasons.Reason | None:
+        fits = self.null if value is None else 0 <= value <= self.most
+        return None if fits else self.outside(self.most)
 
 
 @dataclass(frozen=True, kw_only=True)

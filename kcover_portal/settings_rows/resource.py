@@ -16,7 +16,7 @@ from kcover_portal.ledger import services as ledger
 from kcover_portal.lib import doorbell
 from kcover_portal.lib.errors import FieldError
 from kcover_portal.settings_rows import names
-from kcover_portal.settings_rows.columns import Column, Number, Pairs, Text, Words
+from kcover_portal.settings_rows.columns import Column, Pairs, Words
 
 Row = TypeVar("Row", bound=models.Model)
 Given = Mapping[str, Any]  # settings by name
@@ -184,8 +184,9 @@ class Resource(Generic[Row]):
             kept = getattr(row, column.field) if isinstance(column, Pairs) else None
             setattr(row, column.field, {**kept, **value} if kept else value)
         for column in self.columns_of(self._kind(row)):
-            if isinstance(column, Number | Text) and column.name in given and not column.fits(given[column.name]):
-                raise FieldError(column.name, column.outside(column.most))
+            problem = column.problem(given[column.name]) if column.name in given else None
+            if problem is not None:
+                raise FieldError(column.name, problem)
         try:
             self.check(row, given)
         except encryption.SecretUnreadable as unreadable:

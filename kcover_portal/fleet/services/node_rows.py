@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Self
 
-from django.db import transaction
+from django.db import DataError, IntegrityError, transaction
 
 from kcover.machines import machine_drivers
 from kcover.nodes import readiness_taint
 from kcover.wire import fields as wire_fields
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.models import Cluster, Node
-from kcover_portal.fleet.services import boot_rows, bulk_sql, node_columns, node_inventories, storable_values
+from kcover_portal.fleet.services import boot_rows, bulk_sql, node_columns, node_inventories
 from kcover_portal.kube import port
 from kcover_portal.lib import doorbell
 from kcover_portal.lib.prepared import Prepared
@@ -38,6 +38,8 @@ REQUIRED = {
     **dict.fromkeys(("gpus", "unallocatable"), "integer"),
 }
 MAX_NAME = 253  # characters
+# By a value that is not cleaned. Unlike what a source sends, a row may also break a constraint: another node has it.
+UNSTORABLE = (DataError, IntegrityError, ValueError, OverflowError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +150,7 @@ def _sync_storable(
     """Synchronizes what can be stored. A node that the database refuses is skipped; the others are not held back."""
     try:
         return _sync(cluster, seen, rows, now=now)
-    except storable_values.REFUSALS as error:
+    except UNSTORABLE as error:
         names = list(seen)
         if len(names) == 1:
             log.error("cluster %s: node %s is skipped, because it cannot be stored: %s", cluster.name, names[0], error)

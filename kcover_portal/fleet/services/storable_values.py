@@ -3,14 +3,11 @@
 PostgreSQL accepts neither NUL nor lone surrogates, and no text beyond a column's width.
 """
 
-from typing import Any, Final
-
-from django.db import DataError, IntegrityError
+from typing import Any
 
 MAX_ERROR = 300  # characters
 MAX_DEPTH = 16  # of nested objects and lists
 MAX_INTEGER = 2**31 - 1  # of a PositiveIntegerField
-REFUSALS: Final = (DataError, IntegrityError, ValueError, OverflowError)  # what a value may cause that is not cleaned
 
 
 def text(value: str, limit: int | None = None) -> str:
