@@ -8,12 +8,16 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kcover import reasons
 from kcover.faults import catalog, fault
 from kcover.policy import document
 from kcover.values import digests, durations
+
+
+# Codes of reasons: the rule is about other faults.
+FOR_OTHER_FAULTS: Final = frozenset({"means_xids", "lists_xids", "lists_others", "names_others"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

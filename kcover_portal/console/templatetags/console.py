@@ -14,14 +14,15 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from kcover import actors, reasons
+from kcover.decisions import match
 from kcover.values import masked_addresses
 from kcover_portal.console import action_labels, fault_names, part_names, presentation
-from kcover_portal.console.reads import entries, report_words, step_facts
+from kcover_portal.console.reads import answers, entries, report_words, step_facts
 from kcover_portal.incidents.models import Incident, Occurrence
 from kcover_portal.ledger.models import Entry
 from kcover_portal.lib import localization
 from kcover_portal.repairs.models import Repair
-from kcover_portal.rescue.models import Rescue
+from kcover_portal.rescue.models import Decision, Rescue
 
 register = template.Library()
 
@@ -247,6 +248,24 @@ def cataloged(text: str) -> str:
 def because(reason: Any) -> str:
     """A reason, or the JSON of one, in the reader's language; "" for none."""
     return localization.say(reason) if isinstance(reason, reasons.Reason) else localization.stored(reason or {})
+
+
+@register.filter
+def answer(decision: Decision) -> tuple[reasons.Reason, ...]:
+    """What a decision answers, without the rules that it compared with the fault."""
+    return answers.of(decision)
+
+
+@register.filter
+def tried_rules(decision: Decision) -> list[match.TriedRule]:
+    """The rules that a decision compared with the fault."""
+    return answers.tried(decision)
+
+
+@register.filter
+def rule_groups(rules: list[match.TriedRule]) -> list[answers.RuleGroup]:
+    """Rules by their result, nearest first."""
+    return answers.grouped(rules)
 
 
 @register.filter
