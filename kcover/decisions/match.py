@@ -15,7 +15,6 @@ from kcover.faults import catalog, fault
 from kcover.policy import document
 from kcover.values import digests, durations
 
-
 # Codes of reasons: the rule is about other faults.
 FOR_OTHER_FAULTS: Final = frozenset({"means_xids", "lists_xids", "lists_others", "names_others"})
 

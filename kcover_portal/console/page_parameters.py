@@ -10,16 +10,17 @@ from kcover_portal.shared_reads import parameters
 
 KNOWN: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(("node", "incident", "rescue", "repair", "part", "validation", "preflight-plan"), ()),
-    **dict.fromkeys(("safety", "standbys", "policies", "policy-packs", "sources", "system", "audit-sinks"), ()),
+    **dict.fromkeys(("safety", "policies", "policy-packs", "sources", "system", "audit-sinks"), ()),
     **dict.fromkeys(("check-run", "preflight-run"), ("page",)),
     "access": ("agents",),
     "approvals": ("answered",),
-    "jobs": ("cluster", "namespace", "kind"),
+    "jobs": ("q", "cluster", "namespace", "kind", "state", "sort", "page", "view"),
     "policy": ("revision",),
     "policy-diff": ("from", "to"),
     "policy-winners": ("kind", "code", "pool", "node"),
     "reports": ("period", "from", "to", "cluster", "by"),
     "search": ("q",),
+    "standbys": ("q", "cluster", "state", "view"),
 }
 
 

@@ -1,6 +1,6 @@
 """The filters above a list: fields with the values that the portal knows, and a chip for each filter that is set."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,13 @@ PRESETS = (
     ("30day", gettext_lazy("30 d")),
 )
 TIMES = ("since", "until")
+LABELS = {  # of filters that are no fields of a form
+    "q": gettext_lazy("Search"),
+    "cluster": gettext_lazy("Cluster"),
+    "namespace": gettext_lazy("Namespace"),
+    "kind": gettext_lazy("Kind"),
+    "state": gettext_lazy("State"),
+}
 Choices = list[tuple[str, Any]]
 
 
@@ -38,6 +45,21 @@ class Chip:
 def shown(request: Request, found: ListResult, *names: str) -> Any:
     """The filters above a list, in order, as the template renders them. Lazy: fragments do not show them."""
     return SimpleLazyObject(lambda: [_field(request, found, name) for name in names])
+
+
+def of_computed(asked: Mapping[str, str], choices: Mapping[str, Choices]) -> list[dict[str, Any]]:
+    """The same for a list that no table has: the filters of the address, and what some of them offer."""
+    return [
+        {
+            "name": name,
+            "label": LABELS[name],
+            "kind": "search" if name == "q" else "select" if name in choices else "text",
+            "choices": choices.get(name, ()),
+            "value": value,
+            "errors": (),
+        }
+        for name, value in asked.items()
+    ]
 
 
 def _field(request: Request, found: ListResult, name: str) -> dict[str, Any]:

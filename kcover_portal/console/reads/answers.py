@@ -28,16 +28,14 @@ class RuleGroup:
 def of(decision: Decision) -> tuple[reasons.Reason, ...]:
     """The answer, without the rule that matches and without those that do not. The groups of rules name these."""
     why = decision.reasons
-    if decision.incident_id is not None and decide.says_no_rule(why):
+    if decide.says_no_rule(why) and decision.incident is not None:
         return sentences.in_short(decision.incident, why)
     return decide.without_match(why) or why
 
 
 def tried(decision: Decision) -> list[match.TriedRule]:
     """The rules that the decision compared with the fault, as it was stored."""
-    return [
-        match.TriedRule(one["rule"], one["matched"], reasons.from_json(one["because"])) for one in decision.tried
-    ]
+    return [match.TriedRule(one["rule"], one["matched"], reasons.from_json(one["because"])) for one in decision.tried]
 
 
 def grouped(rules: Iterable[match.TriedRule]) -> list[RuleGroup]:

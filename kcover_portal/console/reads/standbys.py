@@ -1,14 +1,26 @@
 """Warm standbys by pool and state, and recent shortages."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from operator import attrgetter
+from typing import Final
 
+from django.db.models import QuerySet
+from django.http import QueryDict
+
+from kcover import reasons
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.accounts.models import User
+from kcover_portal.console.computed_lists import ComputedListing, ComputedRows
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.rescue.models import Assignment, Step
 from kcover_portal.rescue.queries import standbys
 
 MAX_RETURNED_SHOWN = 10  # how many returned standbys are listed
+MAX_LENGTH: Final = 100  # characters of a filter
+FILTERS: Final = ("q", "cluster", "state")
+STATES: Final = ("ready", "reserved", "unfit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +29,7 @@ class Spare:
 
     node: Node
     state: str
-    why: object  # the reason that it is not free, None if it is
+    why: reasons.Reason | None  # that it is not free
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +82,59 @@ class Standbys:
         return bool(self.pools or self.assignments or self.shortages)
 
 
+def asked(parameters: QueryDict) -> dict[str, str]:
+    """The filters in the address, by name; "" for one that is not set."""
+    return {name: parameters.get(name, "").replace("\0", "").strip()[:MAX_LENGTH] for name in FILTERS}
+
+
+def find(user: User, parameters: QueryDict, now: datetime) -> ComputedRows[Spare]:
+    """The standbys by cluster and name that the person sees, and the address does not leave out."""
+    return ComputedRows(chosen(_spares(clusters(user, parameters), now=now), parameters))
+
+
+def clusters(user: User, parameters: QueryDict) -> QuerySet[Cluster]:
+    """The clusters that the person sees whole, and the address does not leave out."""
+    seen, name = accounts.clusters_of(user), asked(parameters)["cluster"]
+    return seen.filter(name=name) if name else seen
+
+
+def chosen(spares: Iterable[Spare], parameters: QueryDict) -> list[Spare]:
+    """The standbys that the address does not leave out by state or name."""
+    text, state = asked(parameters)["q"].casefold(), STANDBYS.chosen("state", parameters)
+    return [one for one in spares if state in ("", one.state) and text in one.node.name.casefold()]
+
+
+STANDBYS: Final[ComputedListing[Spare]] = ComputedListing(
+    name="standbys",
+    find=find,
+    choices={"state": STATES},
+    columns={
+        "cluster": attrgetter("node.cluster.name"),
+        "pool": attrgetter("node.pool"),
+        "node": attrgetter("node.name"),
+        "state": attrgetter("state"),
+        "because": lambda spare: str(spare.why) if spare.why else "",
+    },
+)
+
+
+def _spares(clusters: Collection[Cluster] | QuerySet[Cluster], *, now: datetime) -> list[Spare]:
+    nodes = Node.objects.filter(cluster__in=clusters).select_related("cluster")
+    return [Spare(one.node, _state(one), one.busy) for one in standbys.spares(nodes, now=now)]
+
+
+def _state(spare: standbys.Spare) -> str:
+    if spare.busy is None:
+        return "ready"
+    return "reserved" if spare.fact.promised else "unfit"
+
+
 def of(clusters: Collection[Cluster], *, now: datetime) -> Standbys:
     """The standbys of the clusters, in a handful of queries, regardless of their number."""
-    nodes = Node.objects.filter(cluster__in=clusters).select_related("cluster")
     assignments = list(standbys.assignments().filter(spare__cluster__in=clusters))
     pools: dict[tuple[str, str], list[Spare]] = {}
-    for spare in standbys.spares(nodes, now=now):
-        state = "ready" if spare.busy is None else "reserved" if spare.fact.promised else "unfit"
-        key = (spare.node.cluster.name, spare.node.pool)
-        pools.setdefault(key, []).append(Spare(spare.node, state, spare.busy))
+    for spare in _spares(clusters, now=now):
+        pools.setdefault((spare.node.cluster.name, spare.node.pool), []).append(spare)
     serving: dict[tuple[str, str], int] = {}
     for assignment in assignments:
         if assignment.state == Assignment.State.ACTIVE:

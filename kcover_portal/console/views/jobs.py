@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import Any
 
+from django.core.paginator import Paginator
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
@@ -15,21 +16,14 @@ from kcover_portal.accounts.models import Verb
 from kcover_portal.console import form_dialog, forms
 from kcover_portal.console.access import Request, place, require, signed_in
 from kcover_portal.console.confirmation import confirm
+from kcover_portal.console.forms import list_filters
+from kcover_portal.console.reads import job_list
 from kcover_portal.fleet.models import Cluster
-from kcover_portal.jobs import queries, services
+from kcover_portal.jobs import services
 from kcover_portal.jobs.models import JobOrder
-from kcover_portal.kube import port
 from kcover_portal.runtime.services import concurrency_limits
 
-COLUMNS = (
-    gettext_lazy("Job"),
-    gettext_lazy("State"),
-    gettext_lazy("Kind"),
-    gettext_lazy("Nodes"),
-    gettext_lazy("GPUs"),
-    gettext_lazy("Restarts"),
-    gettext_lazy("Because"),
-)
+PAGE_ROWS = 50
 DECLINE = "decline"
 LOOKS = {
     JobOrder.Action.RESTART.value: (gettext_lazy("Restart"), "refresh"),
@@ -42,41 +36,22 @@ LOOKS = {
 @signed_in
 def jobs(request: Request) -> HttpResponse:
     """The jobs of the clusters or pools that the person sees, as the API servers answer."""
-    scope = accounts.scope(request.user)
-    seen = scope.clusters().order_by("name")
-    asked = {
-        name: request.GET.get(name, "").replace("\0", "").strip()[:100] for name in ("cluster", "namespace", "kind")
-    }
-    kind = asked["kind"] if asked["kind"] in port.WORKLOADS else ""
-    clusters = list(seen.filter(name=asked["cluster"]) if asked["cluster"] else seen)
     with place(request, concurrency_limits.CLUSTER_READS):
-        found, silent = queries.jobs(clusters, scope, now=timezone.now(), namespace=asked["namespace"], kind=kind)
+        found = job_list.JOBS.find(request.user, request.GET, timezone.now())
+    sort = job_list.JOBS.sort(request.GET)
     repairs = set(accounts.clusters_of(request.user, Verb.REPAIR).values_list("name", flat=True))
     context = {
-        "jobs": found,
-        "silent": silent,
-        "columns": COLUMNS,
-        "form": _filters(asked, [cluster.name for cluster in seen]),
+        "page": Paginator(found.rows, PAGE_ROWS).get_page(request.GET.get("page")),
+        "silent": found.missing,
+        "list": job_list.JOBS,
+        "sort": sort,
+        "keep": [("sort", sort)],
+        "problems": job_list.JOBS.problems(request.GET),
+        "form": list_filters.of_computed(job_list.asked(request.GET), job_list.choices(request.user)),
+        "any": any(job_list.asked(request.GET).values()),
         "repairs": repairs,
     }
     return render(request, "console/pages/jobs.html", context)
-
-
-def _filters(asked: dict[str, str], clusters: list[str]) -> list[dict[str, Any]]:
-    """The fields of ``parts/filters.html``."""
-    choices = {"cluster": clusters, "kind": list(port.WORKLOADS)}
-    labels = {"cluster": _("Cluster"), "namespace": _("Namespace"), "kind": _("Kind")}
-    return [
-        {
-            "name": name,
-            "label": labels[name],
-            "kind": "select" if name in choices else "text",
-            "choices": [(value, value) for value in choices.get(name, ())],
-            "value": value,
-            "errors": (),
-        }
-        for name, value in asked.items()
-    ]
 
 
 @require_http_methods(["GET", "POST"])

@@ -1,13 +1,18 @@
 """The page of training jobs, and the dialogs that restart or stop one."""
 
+import json
+import re
+
 import pytest
 from django.utils import timezone
 
+from kcover_portal.console.views import jobs
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents.models import Incident
 from kcover_portal.jobs import queries
 from kcover_portal.jobs.models import JobOrder, PodFailure
 from kcover_portal.kube import port
+from kcover_portal.ledger.models import Entry
 from tests.portal.console.conftest import Person
 from tests.portal.rescue.test_actions_restart_jobs import add_job
 from tests.portal.rescue.world import NODE, World
@@ -87,3 +92,51 @@ def test_the_page_of_an_incident_names_its_job(world: World, person: Person) -> 
     assert "train/llm" in person("viewer").get(f"/incidents/{incident.pk}/").content.decode()
     [job] = person("viewer").get(f"/api/v1/incidents/{incident.pk}").json()["jobs"]
     assert job == {"namespace": "train", "kind": "PyTorchJob", "name": "llm", "order": order.pk}
+
+
+def listed(page: str) -> list[str]:
+    return re.findall('id="job-c1-train-PyTorchJob-([a-z]+)"', page)
+
+
+def test_jobs_are_searched_sorted_and_paged(world: World, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    add_job(world, "bert", NODE)
+    add_job(world, "moe", NODE, NODE)
+    queries.forget()
+    viewer = person("viewer")
+
+    def shown(query: str) -> list[str]:
+        return listed(viewer.get(f"/jobs/?{query}").content.decode())
+
+    assert shown("") == ["bert", "llm", "moe"]
+    assert shown("sort=-name") == ["moe", "llm", "bert"]
+    assert shown("sort=-gpus")[0] == "moe"
+    assert shown("q=TRAIN/B") == ["bert"]
+    assert shown("state=failed") == []
+    assert shown("state=running&kind=PyTorchJob&namespace=train&cluster=c1&q=llm") == ["llm"]
+    monkeypatch.setattr(jobs, "PAGE_ROWS", 2)
+    assert shown("page=2") == ["moe"]
+
+
+@pytest.mark.parametrize("query", ["state=weird", "kind=Deploy", "sort=colour", "colour=red"])
+def test_a_parameter_without_effect_is_said(person: Person, query: str) -> None:
+    page = person("viewer").get(f"/jobs/?{query}").content.decode()
+    assert query in page
+    assert listed(page) == ["llm"]
+
+
+def test_jobs_are_exported_as_filtered(world: World, person: Person) -> None:
+    add_job(world, "bert", NODE)
+    queries.forget()
+    viewer = person("viewer")
+    body = b"".join(viewer.get("/export/jobs.jsonl?q=llm").streaming_content)
+    rows = [json.loads(line) for line in body.splitlines()]
+    assert [(row["name"], row["nodes"], row["state"]) for row in rows] == [("llm", [NODE], "running")]
+    assert Entry.objects.filter(verb="list.exported").count() == 1
+    assert viewer.get("/export/jobs.csv?state=weird").status_code == 400
+
+
+def test_an_export_without_the_jobs_of_a_silent_cluster_is_refused(world: World, person: Person) -> None:
+    world.kube.fail("workloads", port.Unavailable("down"))
+    answer = person("viewer").get("/export/jobs.csv")
+    assert (answer.status_code, b"c1" in answer.content) == (503, True)
+    assert not Entry.objects.filter(verb="list.exported").exists()

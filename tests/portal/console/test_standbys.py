@@ -123,3 +123,18 @@ def test_a_storm_is_the_first_need(person, world: World):
     needs = page[page.index("Needs attention now") :]
     assert needs.index("Storm: Xid 95 on 2 nodes") < needs.index("Xid 95 on gpu-1: not handled yet")
     assert "no decision yet" not in needs
+
+
+def test_standbys_are_filtered_and_exported(person, spares: World):
+    client = person("viewer")
+    page = words(client.get("/standbys/?state=unfit"))
+    assert "spare-2" in page
+    assert "spare-1" not in page
+    assert "1 ready, 0 reserved, 0 in service, 1 unavailable" in page, "of the pool, not of the filter"
+    assert "spare-" not in words(client.get("/standbys/?q=none-such"))
+    assert "state=weird" in words(client.get("/standbys/?state=weird"))
+    exported = client.get("/export/standbys.csv?q=spare-1")
+    head, row = b"".join(exported.streaming_content).decode().splitlines()
+    assert head == "cluster,pool,node,state,because"
+    assert row.split(",")[2:4] == ["spare-1", "ready"]
+    assert client.get("/export/standbys.csv?state=weird").status_code == 400
