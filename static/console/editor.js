@@ -214,6 +214,16 @@ document.addEventListener("htmx:afterSwap", (event) => {
   text?.remove();
 });
 
+// A count of changed decisions is about the text that it was made for, so another text is counted again.
+let recount = 0;
+area.addEventListener("input", () => {
+  const effect = document.getElementById("effect");
+  if (!effect?.querySelector("[name=counted]")) return;
+  effect.querySelectorAll(":scope > :not(input)").forEach((one) => one.remove());
+  clearTimeout(recount);
+  recount = setTimeout(() => htmx.trigger(effect, "recount"), 2000);
+});
+
 // Enter in a field does what the nearest button says, not what the first one of the page says.
 form.addEventListener("keydown", (event) => {
   if (event.key !== "Enter" || event.target.tagName !== "INPUT") return;

@@ -53,6 +53,7 @@ def test_a_reboot_after_approval_is_written_tried_published_and_rolled_back(open
     page.get_by_role("button", name="Try", exact=True).click()
     expect(page.locator("#try")).to_contain_text("Done")
     page.get_by_label("Reason").fill("a person decides about 79")
+    expect(page.locator("#effect p:not([hx-get])")).to_be_visible()  # it counted what would change
     click("button", "Publish and enforce")
     page.wait_for_url("**/policies/heal/")
     expect(page.locator(".yaml")).to_contain_text("approval: {required: true}")

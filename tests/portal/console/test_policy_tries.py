@@ -85,3 +85,51 @@ def test_the_try_of_another_person_is_not_found(vera: Client, person: Any) -> No
 def test_the_editor_and_the_list_offer_a_try(person: Any, incident: Any) -> None:
     assert NEW in person("viewer").get("/policies/").content.decode()
     assert NEW in person("admin").get("/policies/edit/").content.decode()
+
+
+EFFECT = "/policy-tries/effect/"
+
+
+def counted(client: Client, text: str, before: PolicyTry | None = None) -> Any:
+    sent = {"text": text, "counted": str(before.pk) if before else ""}
+    return client.post(EFFECT, sent, headers={"HX-Request": "true"}).context
+
+
+def test_the_editor_counts_the_decisions_that_a_text_would_change(vera: Client, incident: Any) -> None:
+    shown = counted(vera, policy("a"))
+    row = PolicyTry.objects.get()
+    assert (shown["open"], row.past, row.total) == (True, True, 1)
+    policy_tries.advance(row.pk, clock=timezone.now)
+    shown = vera.get(f"{EFFECT}{row.pk}/").context
+    assert (shown["open"], shown["changed"]) == (False, 1)
+    assert counted(vera, policy("a"), row)["tried"] == row, "the same text is counted once"
+    assert PolicyTry.objects.count() == 1
+
+
+def test_another_text_ends_the_count_before_it(vera: Client) -> None:
+    counted(vera, policy("a"))
+    before = PolicyTry.objects.get()
+    shown = counted(vera, policy("b"), before)
+    before.refresh_from_db()
+    assert (before.state, shown["tried"].text) == ("cancelled", policy("b"))
+
+
+def test_a_try_that_somebody_began_goes_on(vera: Client) -> None:
+    row = tried(vera, scope="now")
+    assert counted(vera, policy("b"))["refusal"].code == "try_own_open"
+    row.refresh_from_db()
+    assert row.state == "waiting"
+
+
+@pytest.mark.parametrize("text", ["x: [", ""])
+def test_an_invalid_text_is_not_counted(vera: Client, text: str) -> None:
+    assert "tried" not in counted(vera, text)
+    assert not PolicyTry.objects.exists()
+
+
+def test_the_count_of_another_person_is_not_told(vera: Client, person: Any) -> None:
+    counted(vera, policy("a"))
+    row = PolicyTry.objects.get()
+    other = person("admin")
+    assert other.get(f"{EFFECT}{row.pk}/").status_code == 404
+    assert counted(other, policy("a"), row)["tried"].pk != row.pk

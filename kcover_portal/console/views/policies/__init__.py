@@ -21,3 +21,4 @@ from kcover_portal.console.views.policies.winners import winners as winners
 begin_try = tries.begin
 cancel_try = tries.cancel
 one_try = tries.one
+effect = tries.effect

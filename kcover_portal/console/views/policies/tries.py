@@ -10,6 +10,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from kcover_portal.console import presentation
 from kcover_portal.console.access import Request, later, place, signed_in
 from kcover_portal.console.forms.policy_tries import Trial
+from kcover_portal.console.list_query import KEY
 from kcover_portal.console.views.policies.editor import SAMPLE
 from kcover_portal.lib import localization
 from kcover_portal.lib.errors import FieldError
@@ -20,6 +21,7 @@ from kcover_portal.runtime.services import concurrency_limits
 from kcover_portal.shared_reads import policy_tries
 
 MAX_ROWS = 100  # differences on the page; the REST API returns all
+EFFECT_DAYS = 7  # whose decisions the editor compares before a text is published
 
 
 @require_http_methods(["GET", "POST"])
@@ -72,6 +74,46 @@ def cancel(request: Request, pk: int) -> HttpResponse:
     if request.htmx:
         return _show(request, _content(request, row))
     return redirect("console:policy-try-one", pk)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def effect(request: Request, pk: int | None = None) -> HttpResponse:
+    """How many of the last week's decisions a text would change: begins to count (POST), and tells the result (GET).
+
+    The editor asks when somebody is about to publish. The same text is not counted twice, and another text ends the
+    count of the one before.
+    """
+    if pk is not None:
+        return _effect(request, {"tried": get_object_or_404(policy_tries.tries(request.user), pk=pk)})
+    text, before = request.POST.get("text", ""), _counted(request)
+    if before is not None and before.text == text and before.state in (*PolicyTry.OPEN, PolicyTry.State.DONE):
+        return _effect(request, {"tried": before})
+    now = timezone.now()
+    try:
+        with place(request, concurrency_limits.VALIDATIONS):
+            services.draft(text)
+        if before is not None:
+            jobs.cancel(before, now=now)
+        return _effect(request, {"tried": policy_tries.begin(request.user, text, days=EFFECT_DAYS, now=now)})
+    except services.InvalidPolicies:
+        return _effect(request, {})  # the validation beside it says why
+    except jobs.TryRefused as error:
+        return _effect(request, {"refusal": error.reason})
+
+
+def _counted(request: Request) -> PolicyTry | None:
+    """The person's last count, which the editor names."""
+    named = request.POST.get("counted", "")
+    return policy_tries.tries(request.user).filter(pk=named).first() if KEY.fullmatch(named) else None
+
+
+def _effect(request: Request, context: dict[str, Any]) -> HttpResponse:
+    row = context.get("tried")
+    if row is not None:
+        found = policy_tries.summary(request.user, row)
+        context |= {"open": row.state in PolicyTry.OPEN, "done": found.done, "changed": len(found.changed)}
+    return render(request, "console/parts/policy_effect.html", {"days": EFFECT_DAYS, **context})
 
 
 def _text(name: str) -> str:
