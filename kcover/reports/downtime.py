@@ -53,6 +53,7 @@ class Lost:
     gpus: int
     cause: str
     policy: str
+    rule: str
     phase: Phase
 
     @property
@@ -109,8 +110,12 @@ def _of_node(place: Place, node: _Node, *, since: datetime, until: datetime) -> 
         now.apply(changes[begins])
         gpus = now.gpus_out_of(place)
         if gpus:
-            cause, policy = now.blame()
-            yield Lost(place=place, since=begins, until=ends, gpus=gpus, cause=cause, policy=policy, phase=now.phase())
+            cause, work = now.blame()
+            policy, rule = (work.policy, work.rule) if work is not None else ("", "")
+            phase = now.phase()
+            yield Lost(
+                place=place, since=begins, until=ends, gpus=gpus, cause=cause, policy=policy, rule=rule, phase=phase
+            )
 
 
 @dataclass(slots=True)
@@ -166,12 +171,12 @@ class _Now:
             return place.gpus
         return min(place.gpus, len(self._devices))
 
-    def blame(self) -> tuple[str, str]:
-        """The cause and the policy: those of the isolation, else of the fault that has been open for longest."""
+    def blame(self) -> tuple[str, Work | None]:
+        """The cause, and the rescue that has the policy: of the isolation, else of the fault open for longest."""
         cause = next((fault.cause for fault in self._faults.values()), "")
         for isolation in self._isolations.values():
-            return isolation.work.cause or cause, isolation.work.policy
-        return cause, next((work.policy for work in self._works.values()), "")
+            return isolation.work.cause or cause, isolation.work
+        return cause, next(iter(self._works.values()), None)
 
     def phase(self) -> Phase:
         """What the node waits for."""

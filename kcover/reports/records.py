@@ -17,6 +17,7 @@ class By(StrEnum):
     POOL = "pool"
     PART = "part"
     POLICY = "policy"
+    RULE = "rule"
     PHASE = "phase"
     CLUSTER = "cluster"
 
@@ -50,8 +51,8 @@ class Place:
 class Fault:
     """A fault of a node. Not among them: what programs cause, drills, and faults of severity ``info``.
 
-    ``device`` "": the whole node. ``stops``: the device does no work while the fault is open. ``policy``: of the rescue
-    that handled it. ``happened_at``: by the node's clock; None: not known any more.
+    ``device`` "": the whole node. ``stops``: the device does no work while the fault is open. ``policy`` and
+    ``rule``: of the rescue that handled it. ``happened_at``: by the node's clock; None: not known any more.
     """
 
     node: int
@@ -61,6 +62,7 @@ class Fault:
     open: Span
     stops: bool
     policy: str = ""
+    rule: str = ""
     happened_at: datetime | None = None
     in_storm: bool = False
 
@@ -81,7 +83,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """A rescue. ``cause``: its fault in short, "" if a person asked for it without one.
+    """A rescue. ``cause``: its fault in short, "" if a person asked for it without one. ``rule``: of its policy.
 
     ``by_hand``: a person asked for it. ``touched``: a person approved, retried or skipped something. ``held``: the
     times in which it waited for a person or a guard.
@@ -95,6 +97,7 @@ class Work:
     open: Span
     state: str
     outcome: str
+    rule: str = ""
     verified: bool | None = None
     touched: bool = False
     held: Sequence[Span] = ()

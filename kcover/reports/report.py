@@ -32,6 +32,7 @@ class Figures:
     restarts: Times
     automation: Share
     false_isolations: Share
+    second_reboots: Share
 
     @property
     def availability(self) -> float | None:
@@ -93,6 +94,7 @@ def _figures(records: Records, pieces: Sequence[Lost], *, since: datetime, until
         restarts=rescues.restart_times(records.restarts, since, until),
         automation=rescues.automation(records.works, since, until),
         false_isolations=rescues.false_isolations(records, since, until),
+        second_reboots=rescues.second_reboots(records.works, since, until),
     )
 
 

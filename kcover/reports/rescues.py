@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Final
 
 from kcover import actions
@@ -14,6 +15,8 @@ from kcover.reports.survival import Lasted, Times, times
 
 IN_SERVICE: Final = ("healed", "done")  # outcomes of rescues whose node works again
 QUIET: Final = timedelta(hours=24)  # without a fault after the return, an isolation was not needed
+AGAIN: Final = timedelta(hours=24)  # within which another reboot of the node is a second one
+REBOOTS: Final = actions.names(lambda spec: spec.ends_boot)
 MENDING: Final = actions.names(lambda spec: spec.mends or spec.gives_node_away)
 
 
@@ -85,6 +88,21 @@ def _was_false(one: Isolation, records: Records, faults: dict[int, list[datetime
     after = faults.get(one.node, [])
     place = bisect_left(after, one.time.until)
     return place == len(after) or after[place] >= one.time.until + QUIET
+
+
+def second_reboots(works: Iterable[Work], since: datetime, until: datetime) -> Share:
+    """Of the reboots that ended in the period, those that followed another one of the same node within 24 hours.
+
+    ``works`` before the period count as what was followed. Power cycles are reboots.
+    """
+    ends = sorted(
+        (work.node, run.time.until)
+        for work in works
+        for run in work.runs
+        if run.name in REBOOTS and run.state == "done" and run.time.until is not None and run.time.until < until
+    )
+    again = {(node, at) for (before, earlier), (node, at) in pairwise(ends) if before == node and at - earlier <= AGAIN}
+    return Share(sum(at >= since for _, at in again), sum(at >= since for _, at in ends))
 
 
 def steps(works: Iterable[Work], since: datetime, until: datetime) -> list[StepEnds]:

@@ -155,13 +155,13 @@ class _Keys:
     def piece(self, piece: Lost) -> str:
         if self._by is By.PHASE:
             return piece.phase
-        return self._of(piece.place.node, piece.cause, piece.policy)
+        return self._of(piece.place.node, piece.cause, piece.policy, piece.rule)
 
     def fault(self, fault: Fault) -> str:
-        return self._of(fault.node, fault.cause, fault.policy)
+        return self._of(fault.node, fault.cause, fault.policy, fault.rule)
 
     def work(self, work: Work) -> str:
-        return self._of(work.node, work.cause, work.policy)
+        return self._of(work.node, work.cause, work.policy, work.rule)
 
     def exposure(self, places: Sequence[Place], key: str, *, since: datetime, until: datetime) -> timedelta:
         if self._by is By.POOL:
@@ -171,13 +171,15 @@ class _Keys:
         nodes = self._by is By.PART and key != parts.GPU
         return _exposure(places, since=since, until=until, nodes=nodes)
 
-    def _of(self, node: int, cause: str, policy: str) -> str:
+    def _of(self, node: int, cause: str, policy: str, rule: str) -> str:
         if self._by is By.CODE:
             return cause
         if self._by is By.PART:
             return parts.of_cause(cause)
         if self._by is By.POLICY:
             return policy
+        if self._by is By.RULE:
+            return rule
         place = self._places[node]
         return place.cluster if self._by is By.CLUSTER else _pool(place)
 

@@ -42,7 +42,7 @@ def read(part: Part, *, since: datetime, until: datetime, works: bool = True) ->
         rows = rescues.overlapping(part.rows(Rescue.objects.all()), since=since, until=until)
         gone = {place.node: place.listed.until for place in places}
         read_works, isolations = rescues.read(part.rows, rows, gone=gone, since=since, until=until)
-        found = _Works(read_works, isolations, _policies(part, rows, read_works))
+        found = _Works(read_works, isolations, _handled(rows, read_works))
     storms = _storms(part, since=since, until=until)
     happened = _happened(part, since=since, until=until) if works else {}
     names = {place.node: (place.cluster, place.name) for place in places}
@@ -56,7 +56,8 @@ def read(part: Part, *, since: datetime, until: datetime, works: bool = True) ->
                 device=device,
                 open=Span(opened, closed),
                 stops=severity == STOPS,
-                policy=found.policies.get(pk, ""),
+                policy=handled.policy if (handled := found.handled.get(pk)) else "",
+                rule=handled.rule if handled else "",
                 happened_at=happened.get(pk),
                 in_storm=_in_storm(storms.get(names.get(node, ("", "")), ()), kind, code, opened),
             )
@@ -71,11 +72,11 @@ def read(part: Part, *, since: datetime, until: datetime, works: bool = True) ->
 
 @dataclass(frozen=True, slots=True)
 class _Works:
-    """Rescues by id, isolations, and the policies that handled incidents."""
+    """Rescues by id, isolations, and the rescue that handled each incident."""
 
     works: Mapping[int, Work]
     isolations: list[Isolation]
-    policies: Mapping[int, str]
+    handled: Mapping[int, Work]
 
 
 def _places(part: Part, *, since: datetime, until: datetime) -> list[Place]:
@@ -112,11 +113,11 @@ def _happened(part: Part, *, since: datetime, until: datetime) -> dict[int, date
     return dict(rows.order_by("-pk").values_list("incident_id", "seen_at"))
 
 
-def _policies(part: Part, rows: QuerySet[Rescue], works: Mapping[int, Work]) -> dict[int, str]:
-    """The policy of the last rescue of each incident."""
+def _handled(rows: QuerySet[Rescue], works: Mapping[int, Work]) -> dict[int, Work]:
+    """The last rescue of each incident."""
     pairs = Rescue.incidents.through.objects.filter(rescue__in=rows.order_by().values("pk"))
     found = sorted(pairs.values_list("rescue_id", "incident_id"))
-    return {incident: works[rescue].policy for rescue, incident in found if rescue in works}
+    return {incident: works[rescue] for rescue, incident in found if rescue in works}
 
 
 Storm = tuple[str, str, str, datetime, datetime | None]  # trait, kind, code, its time

@@ -26,7 +26,7 @@ TOUCHES: Final = ("rescue.approved", "step.retried", "step.skipped")
 MARKS_GONE: Final = "marks.gone"  # others removed what the portal did
 MARKS_FOUND: Final = "marks.found"  # the portal learned late what it had done
 COLUMNS: Final = (
-    *("pk", "node_id", "fault_kind", "fault_code", "policy", "origin", "state", "outcome", "verified"),
+    *("pk", "node_id", "fault_kind", "fault_code", "policy", "rule", "origin", "state", "outcome", "verified"),
     *("opened_at", "closed_at"),
 )
 
@@ -122,13 +122,14 @@ def _runs(chosen: QuerySet[Rescue]) -> dict[int, list[Run]]:
 
 
 def _work(row: Sequence[Any], runs: Iterable[Run], stories: "_Stories") -> Work:
-    pk, node, kind, code, policy, origin, state, outcome, verified, opened, closed = row
+    pk, node, kind, code, policy, rule, origin, state, outcome, verified, opened, closed = row
     open_ = Span(opened, closed)
     return Work(
         pk=pk,
         node=node,
         cause=f"{kind} {code}".strip(),
         policy=policy,
+        rule=rule,
         by_hand=origin == Rescue.Origin.MANUAL,
         open=open_,
         state=state,

@@ -89,6 +89,9 @@ def figures(of: Figures) -> Row:
         "false_isolations": of.false_isolations.part,
         "isolations": of.false_isolations.whole,
         **_share("false_isolation", of.false_isolations),
+        "second_reboots": of.second_reboots.part,
+        "reboots": of.second_reboots.whole,
+        **_share("second_reboot", of.second_reboots),
     }
 
 

@@ -52,7 +52,8 @@ def faults(draw: st.DrawFn) -> Fault:
     kind, code = draw(CODES)
     device = draw(st.sampled_from(("", "0000:0a", "0000:0b")))
     node, stops, policy = draw(st.integers(1, 3)), draw(st.booleans()), draw(POLICIES)
-    return Fault(node=node, kind=kind, code=code, device=device, open=draw(spans()), stops=stops, policy=policy)
+    ruled = {"policy": policy, "rule": policy and f"{policy}#{draw(st.integers(1, 2))}"}
+    return Fault(node=node, kind=kind, code=code, device=device, open=draw(spans()), stops=stops, **ruled)
 
 
 @st.composite
@@ -65,6 +66,7 @@ def works(draw: st.DrawFn) -> Work:
         node=draw(st.integers(1, 3)),
         cause=draw(st.just("") | CODES.map(" ".join)),
         policy=draw(POLICIES),
+        rule=draw(st.sampled_from(("", "base#1", "gpu#2"))),
         by_hand=draw(st.booleans()),
         open=draw(spans()),
         state=draw(st.sampled_from(("succeeded", "failed", "cancelled"))),
@@ -224,6 +226,24 @@ def test_intervals_are_those_of_the_tables() -> None:
     )
     assert (Between(1000, 0).value, Between(1000, 0).high) == (None, None)
     assert Between(1000, 0).low == pytest.approx(1000 / 3.69, rel=0.02)
+
+
+def test_a_reboot_within_a_day_of_another_one_is_a_second_one() -> None:
+    def reboot(since: int, until: int, state: str = "done", name: str = "reboot") -> Run:
+        return Run(name, state, Span(at(since), at(until)))
+
+    day = 24 * 60
+    found = [
+        work(runs=[reboot(0, 5), reboot(6, 10), reboot(11, 15, "failed")]),
+        work(node=2, runs=[reboot(0, 5)]),
+        work(node=2, by_hand=True, runs=[reboot(day, day + 5, name="power_cycle")]),  # by another rescue
+        work(node=3, runs=[reboot(0, 5)]),
+        work(node=3, runs=[reboot(day, day + 6), Run("reboot", "done", Span(at(day + 7)))]),  # a minute too late
+    ]
+    assert rescues.second_reboots(found, START, at(2 * day)) == Share(2, 6)
+    assert rescues.second_reboots(found, at(60), at(2 * day)) == Share(1, 2), "what came before the period counts"
+    assert rescues.second_reboots(found, START, at(60)) == Share(1, 4)
+    assert rescues.second_reboots([], START, at(60)) == Share(0, 0)
 
 
 def test_an_isolation_is_false_if_nothing_was_repaired_and_the_node_stays_sound() -> None:

@@ -67,6 +67,7 @@ def tiles(report: Report) -> list[Tile]:
         shared("success", _("Success of rescues"), lambda of: of.total.success),
         shared("automation", _("Healed without an operator"), lambda of: of.automation),
         shared("false", _("False isolations"), lambda of: of.false_isolations, rises=False),
+        shared("again", _("Second reboots"), lambda of: of.second_reboots, rises=False),
         counted("lost", _("GPU hours lost"), lambda of: of.total.gpu_time / HOUR, more=_available(now)),
         counted("cost", _("Cost of lost GPU hours"), _cost),
         timed("approval", _("Wait for approval"), lambda of: of.approvals),

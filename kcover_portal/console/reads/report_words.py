@@ -29,6 +29,7 @@ GROUPS: Final[Mapping[By, str | Promise]] = {
     By.POOL: gettext_lazy("Pool"),
     By.PART: pgettext_lazy("part", "Part"),
     By.POLICY: gettext_lazy("Policy"),
+    By.RULE: gettext_lazy("Rule"),
     By.PHASE: gettext_lazy("Phase"),
     By.CLUSTER: gettext_lazy("Cluster"),
 }
@@ -41,7 +42,7 @@ def group_name(by: By, key: str) -> str:
         return cause(key)
     if by is By.PART:
         return str(part_names.NAMES.get(key, key))
-    if by is By.POLICY and not key:
+    if not key and by in (By.POLICY, By.RULE):
         return _("No policy")
     return key.removesuffix("/") if by is By.POOL else key
 

@@ -269,6 +269,12 @@ def rule_groups(rules: list[match.TriedRule]) -> list[answers.RuleGroup]:
 
 
 @register.filter
+def named(values: Mapping[str, Any], name: str) -> Any:
+    """The value of this name; None if there is none."""
+    return values.get(name)
+
+
+@register.filter
 def message(row: Incident | Occurrence) -> str:
     """The message of an incident or occurrence: a sentence in the reader's language, or a log line as it is."""
     return fault_names.fault_message(row)

@@ -16,12 +16,13 @@ from django.views.decorators.http import require_GET, require_http_methods
 from kcover.reports.lemons import Lemon
 from kcover.reports.records import By
 from kcover.reports.report import Report
+from kcover.reports.sums import Sum
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.console import exports, form_dialog, report_choice
 from kcover_portal.console.access import Request, place, require, signed_in
 from kcover_portal.console.forms.cluster_settings import LemonRepairs, Price
-from kcover_portal.console.reads import report_charts, report_figures, report_words
+from kcover_portal.console.reads import report_charts, report_figures, report_links, report_words
 from kcover_portal.console.views import export as export_view
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import cluster_settings
@@ -52,7 +53,7 @@ def reports(request: Request) -> HttpResponse:
         "group": report_words.GROUPS[asked.by],
         "report": report,
         "tiles": report_figures.tiles(report),
-        "rows": [(report_words.group_name(asked.by, row.key), tables.group(row), row) for row in report.rows],
+        "rows": [_group(asked, row) for row in report.rows],
         "phases": report_charts.bars(report.phases, By.PHASE),
         "losses": report_charts.bars(report.rows, asked.by) if asked.by is not By.PHASE else [],
         "times": report_charts.distribution(report.now.total.recovery),
@@ -65,6 +66,11 @@ def reports(request: Request) -> HttpResponse:
         "api_query": urlencode(_api_query(asked)),
     }
     return render(request, "console/pages/reports.html", context)
+
+
+def _group(asked: report_choice.Asked, row: Sum) -> tuple[str, str, dict[str, Any], Sum]:
+    """The name of a group, the address of what is behind it, and its figures."""
+    return report_words.group_name(asked.by, row.key), report_links.of(asked, row.key), tables.group(row), row
 
 
 @require_GET

@@ -176,6 +176,20 @@ def test_the_list_shows_the_order_of_rules_and_the_outcomes_of_their_rescues(
         shown = viewer.get("/policies/").context
     assert [one.policy for one in shown["ranked"]] == [f"p{index}" for index in reversed(range(number))]
     found = [row["rescues"] for row in shown["rows"]]
-    assert [(row["number"], row["healed"], row["finished"], row["share"]) for row in found] == [
-        (4, 1, 3, "33%")
-    ] * number
+    assert [(row.number, row.healed, row.finished, row.share) for row in found] == [(4, 1, 3, "33%")] * number
+
+
+def test_each_rule_shows_how_its_rescues_ended(person: Any, now: Any) -> None:
+    apply(policy("heal"))
+    cluster = Cluster.objects.create(name="east", created_at=now)
+    node = add_node(cluster, "gpu-1", now)
+    made = {"cluster": cluster, "node": node, "policy": "heal", "plan_hash": "x", "opened_at": now}
+    for state, verified in (("succeeded", True), ("failed", False), ("cancelled", None)):
+        Rescue.objects.create(**made, rule="heal#1", state=state, verified=verified, closed_at=now)
+    Rescue.objects.create(**made, rule="heal#9", state="succeeded", verified=True, closed_at=now)
+    client = person("viewer")
+    page = client.get("/policies/heal/")
+    assert (page.context["outcomes"]["heal#1"].number, page.context["outcomes"]["heal#1"].share) == (3, "50%")
+    assert "?rule=heal%231" in page.content.decode()
+    [row] = client.get("/policies/").context["rows"]
+    assert (row["rescues"].number, row["rescues"].finished, row["rescues"].healed) == (4, 3, 2)

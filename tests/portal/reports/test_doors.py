@@ -5,6 +5,7 @@ import json
 from datetime import datetime, timedelta
 from io import StringIO
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from django.core.management import call_command
@@ -12,6 +13,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
+from django.utils.html import escape
 
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import Incident, Occurrence
@@ -58,6 +60,7 @@ def healed(of: Node, ago: timedelta, *, code: str = "79", outcome: str = "healed
         fault_kind="xid",
         fault_code=code,
         policy="gpu",
+        rule="gpu#2",
         plan_hash="x",
         state="succeeded",
         outcome=outcome,
@@ -83,6 +86,7 @@ def test_the_figures_of_a_known_history(cluster: Cluster, now: datetime) -> None
     assert (period["faults"], period["recovered"], period["gpu_hours_lost"], period["cost"]) == (2, 2, 50.0, "125.00")
     assert (period["recovery_median_seconds"], period["detection_median_seconds"]) == (4 * 3600, 3)
     assert (period["rescues"], period["succeeded"], period["automation"], period["isolations"]) == (2, 1, 1.0, 2)
+    assert (period["reboots"], period["second_reboots"], period["second_reboot"]) == (2, 0, 0.0)
     assert period["hours_between_faults"] == pytest.approx(16 * 30 * 24 / 2, rel=0.001)
     assert (report["before"]["faults"], report["before"]["gpu_hours_lost"]) == (1, 25.0)
     lost = {row["key"]: row["gpu_hours_lost"] for row in report["phases"]}
@@ -93,6 +97,7 @@ def test_the_figures_of_a_known_history(cluster: Cluster, now: datetime) -> None
         "pool": {"east/red", "east/blue"},
         "part": {"gpu"},
         "policy": {"gpu"},
+        "rule": {"gpu#2"},
         "cluster": {"east"},
     }.items():
         rows = api.get(f"reports/reliability?by={by}").json()["rows"]
@@ -209,3 +214,26 @@ def test_the_price_is_an_audited_setting_of_page_rest_and_command(cluster: Clust
     assert cluster.gpu_hour_price is None
     healed(node(cluster, "gpu-1"), 2 * DAY)
     assert api.get("reports/reliability").json()["period"]["cost"] is None
+
+
+@pytest.mark.parametrize(
+    ("by", "names"),
+    [
+        ("code", {"kind": "xid", "code": "79"}),
+        ("pool", {"cluster": "east", "pool": "red"}),
+        ("cluster", {"cluster": "east"}),
+        ("policy", {"policy": "gpu"}),
+        ("rule", {"rule": "gpu#2"}),
+    ],
+)
+def test_a_group_leads_to_what_is_behind_it(cluster: Cluster, by: str, names: dict[str, str]) -> None:
+    """The list of the address has the rows, and knows each of its filters."""
+    healed(node(cluster, "gpu-1"), 2 * DAY)
+    client = person("vera", "viewer", timezone.now()).client
+    page = client.get(f"/reports/?by={by}&cluster=east")
+    [(_, address, _, _)] = page.context["rows"]
+    assert escape(address) in page.content.decode()
+    assert names.items() <= dict(parse_qsl(urlsplit(address).query)).items()
+    shown = client.get(address)
+    assert not shown.context["found"].problems
+    assert shown.context["page"].paginator.count == 1

@@ -59,6 +59,8 @@ _FIGURES = inline_serializer(
         **_numbers("automation", "automation_low", "automation_high"),
         **_counts("false_isolations", "isolations"),
         **_numbers("false_isolation", "false_isolation_low", "false_isolation_high"),
+        **_counts("second_reboots", "reboots"),
+        **_numbers("second_reboot", "second_reboot_low", "second_reboot_high"),
     },
 )
 _KEY = {"key": serializers.CharField(help_text='"": without such a group')}

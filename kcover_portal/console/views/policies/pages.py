@@ -1,5 +1,8 @@
 """Pages of policies: the list, one policy with its revisions, and the difference of two."""
 
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from django.db.models import Count, Max, Q
@@ -20,18 +23,43 @@ from kcover_portal.policies.models import Policy
 from kcover_portal.rescue.models import Rescue
 
 
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """How rescues ended. ``finished``: by themselves; ``healed``: of these, with a node that was verified healthy."""
+
+    number: int
+    last: datetime
+    finished: int
+    healed: int
+
+    @classmethod
+    def together(cls, several: Collection["Outcomes"]) -> "Outcomes | None":
+        """Their sum; None without any."""
+        if not several:
+            return None
+        numbers = ([getattr(one, name) for one in several] for name in ("number", "finished", "healed"))
+        number, finished, healed = map(sum, numbers)
+        return cls(number, max(one.last for one in several), finished, healed)
+
+    @property
+    def share(self) -> str:
+        """The healed ones among the finished ones, in per cent."""
+        return f"{100 * self.healed // self.finished}%" if self.finished else ""
+
+
 @require_GET
 @signed_in
 def policies(request: Request) -> HttpResponse:
     """Active policies with their rules in order of evaluation, the standby policy, and disabled policies."""
     revisions = list(queries.in_force())
-    rescues = _rescues(request, [revision.policy.name for revision in revisions])
+    outcomes = _outcomes(request, [revision.policy.name for revision in revisions])
     rows = [
         {
             "policy": revision.policy,
             "revision": revision,
             "rules": _rules(revision.document),
-            "rescues": rescues.get(revision.policy.name),
+            "outcomes": (of_rules := outcomes.get(revision.policy.name, {})),
+            "rescues": Outcomes.together(of_rules.values()),
         }
         for revision in revisions
     ]
@@ -44,9 +72,9 @@ def policies(request: Request) -> HttpResponse:
     return render(request, "console/pages/policies.html", context)
 
 
-def _rescues(request: Request, names: list[str]) -> dict[str, dict[str, Any]]:
-    """The rescues of each policy: how many, the last one, and the share of the finished ones with a verified node."""
-    rows = accounts.visible(request.user, Rescue.objects.filter(policy__in=names)).order_by().values("policy")
+def _outcomes(request: Request, names: list[str]) -> dict[str, dict[str, Outcomes]]:
+    """The rescues of each policy by rule (``heal#2``), in one query."""
+    rows = accounts.visible(request.user, Rescue.objects.filter(policy__in=names)).order_by().values("policy", "rule")
     finished = Q(state__in=(Rescue.State.SUCCEEDED, Rescue.State.FAILED))
     counted = rows.annotate(
         number=Count("pk"),
@@ -54,10 +82,11 @@ def _rescues(request: Request, names: list[str]) -> dict[str, dict[str, Any]]:
         finished=Count("pk", filter=finished),
         healed=Count("pk", filter=finished & Q(verified=True)),
     )
-    return {
-        row["policy"]: row | {"share": f"{100 * row['healed'] // row['finished']}%" if row["finished"] else None}
-        for row in counted
-    }
+    found: dict[str, dict[str, Outcomes]] = {}
+    for row in counted:
+        outcomes = Outcomes(**{name: row[name] for name in ("number", "last", "finished", "healed")})
+        found.setdefault(row["policy"], {})[row["rule"]] = outcomes
+    return found
 
 
 def _rules(content: Any) -> tuple[document.Rule, ...]:
@@ -94,6 +123,7 @@ def policy(request: Request, name: str, kind: str = queries.RESCUE) -> HttpRespo
         "revision": chosen,
         "before": before,
         "rules": _rules(chosen.document),
+        "outcomes": _outcomes(request, [name]).get(name, {}),
         "matches": _matches(chosen.document),
         "lines": parts.lines(services.compare_revisions(before, chosen).lines) if before is not None else [],
         "found": lists.find(lists.REVISIONS, request.user, QueryDict(urlencode({"policy": name}))),
