@@ -1,13 +1,14 @@
 """Commands that start an agent with a new token, filled in; and the first reports that follow."""
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from kcover_portal.accounts.models import ApiToken
-from kcover_portal.fleet.models import Agent
+from kcover_portal.fleet.models import Agent, Node
 
 MAX_REPORTED = 5  # nodes that are named
 
@@ -47,8 +48,27 @@ def of(token: ApiToken, secret: str, *, url: str) -> list[Form]:
     return [helm, machine, by_hand]
 
 
-def first_reports(token: ApiToken) -> list[Agent]:
-    """The agents that reported since the token was created, with it or with a credential obtained by it."""
+@dataclass(frozen=True, slots=True)
+class Enrolment:
+    """The agents that reported since a token was created, with it or with a credential obtained by it.
+
+    ``first``: the first of them; ``expected``: how many nodes with GPUs should report, 0 if the portal knows of none.
+    """
+
+    first: Sequence[Agent]
+    reported: int
+    expected: int
+
+    @property
+    def is_complete(self) -> bool:
+        """Returns whether nothing more is to be waited for."""
+        return self.reported >= max(self.expected, 1)
+
+
+def enrolment(token: ApiToken) -> Enrolment:
+    """How far the nodes have come that can report with the token."""
     names = [token.node] if token.node else token.children.exclude(node="").values("node")
     reported = Agent.objects.filter(node__cluster=token.cluster, node__name__in=names, seen_at__gte=token.created_at)
-    return list(reported.select_related("node__cluster").order_by("seen_at")[:MAX_REPORTED])
+    nodes = Node.objects.filter(cluster=token.cluster, in_cluster=True, gpus__gt=0)
+    first = list(reported.select_related("node__cluster").order_by("seen_at")[:MAX_REPORTED])
+    return Enrolment(first, reported.count(), 1 if token.node else nodes.count())

@@ -116,16 +116,17 @@ def withdraw_token(request: Request, pk: int) -> HttpResponse:
 @require_GET
 @signed_in
 def reports(request: Request, pk: int) -> HttpResponse:
-    """The first reports of agents that use the token, for the dialog that shows it; 204: none yet.
+    """How many agents report with the token, for the dialog that shows it; 204: none yet.
 
-    The status 286 ends the polling of htmx.
+    The status 286 ends the polling of htmx, once all nodes report.
     """
     require_admin_somewhere(request)
     token = get_object_or_404(_administered(request).filter(kind=ApiToken.Kind.AGENT), pk=pk)
-    agents = agent_commands.first_reports(token)
-    if not agents:
+    found = agent_commands.enrolment(token)
+    if not found.reported:
         return HttpResponse(status=204)
-    return render(request, "console/parts/first_report.html", {"agents": agents}, status=STOP_POLLING)
+    status = STOP_POLLING if found.is_complete else 200
+    return render(request, "console/parts/first_report.html", {"enrolment": found}, status=status)
 
 
 def require_admin_somewhere(request: Request) -> None:

@@ -265,6 +265,14 @@ def test_an_agents_token_ends_with_commands_and_waits_for_the_first_report(perso
     found = client.get(address)
     assert found.status_code == 286
     assert 'href="/nodes/c1/gpu-1/"' in text(found)
+    late = world.cluster.nodes.create(name="gpu-2", gpus=8, in_cluster=True, created_at=world.now)
+    found = client.get(address)
+    assert (found.status_code, found.context["enrolment"].reported, found.context["enrolment"].expected) == (200, 1, 2)
+    Agent.objects.create(node=late, seen_at=token.created_at, boot_id="b", boot_seen_at=token.created_at)
+    ApiToken.objects.create(
+        kind="agent", cluster=world.cluster, node="gpu-2", parent=token, digest="e", prefix="q", created_at=world.now
+    )
+    assert client.get(address).status_code == 286
     other = Cluster.objects.create(name="other", created_at=world.now)
     assert person("admin", cluster=other).get(address).status_code == 404
     assert person("approver").get(address).status_code == 403
