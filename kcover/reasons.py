@@ -68,6 +68,12 @@ class Reason:
         return {"code": self.code, "params": {name: _to_json(value) for name, value in self.params}}
 
 
+def spelled(fault: str) -> str:
+    """A fault such as ``xid 79`` as people write it: ``Xid 79``. Any other text stays as it is."""
+    kind, gap, code = fault.partition(" ")
+    return f"{SPELLED.get(kind, kind)}{gap}{code}"
+
+
 class ExplainedError(Exception):
     """An error that people may be shown: its message is the English sentence of ``reason``."""
 

@@ -9,6 +9,7 @@ from django.conf import settings
 from django.utils import translation
 from django.utils.translation import gettext as _, gettext_lazy, ngettext
 
+from kcover import reasons
 from kcover.notify import events
 from kcover_portal.accounts.models import User
 from kcover_portal.lib import localization
@@ -197,15 +198,17 @@ def head(line: events.Line) -> str:
         title += " " + _("(reminder)")
     if first.drill:
         title += " " + _("(drill)")
-    severity = str(SEVERITIES.get(first.severity, first.severity)).lower()
-    what = first.what + (f" ({severity})" if severity else "")
+    what = reasons.spelled(first.what)
+    if severity := str(SEVERITIES.get(first.severity, first.severity)).lower():
+        what = _("%(what)s (%(severity)s)") % {"what": what, "severity": severity}
     where = ", ".join(line.nodes)
     if line.more:
         where += " " + ngettext("and %(n)d more node", "and %(n)d more nodes", line.more) % {"n": line.more}
     if first.nodes and not where:
         where = ngettext("%(n)d node", "%(n)d nodes", first.nodes) % {"n": first.nodes}
     place = " · ".join(part for part in (where, first.cluster) if part)
-    return ": ".join(part for part in (title, what) if part) + (f" · {place}" if place else "")
+    about = _("%(title)s: %(what)s") % {"title": title, "what": what} if what else title
+    return about + (f" · {place}" if place else "")
 
 
 def link(line: events.Line) -> str:

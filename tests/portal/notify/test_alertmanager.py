@@ -58,7 +58,7 @@ def test_a_fault_is_an_alert_until_its_incident_is_closed(world: World, receiver
             "kcover_portal": "portal.example",
             "kcover_alert": f"incident-{incident.pk}-opened",
         },
-        "annotations": {"summary": "Incident opened: xid 79 (fatal) · gpu-1 · c1"},
+        "annotations": {"summary": "Incident opened: Xid 79 (fatal) · gpu-1 · c1"},
         "startsAt": opened_at.isoformat(),
         "generatorURL": f"https://portal.example/incidents/{incident.pk}/",
     }

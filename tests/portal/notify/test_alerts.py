@@ -36,7 +36,7 @@ def test_a_fault_pages_once_and_its_end_resolves_the_page(world: World, receiver
     delivered()
     assert came(receiver) == [("trigger", f"incident-{incident.pk}-opened")]
     (event,) = receiver.asked
-    assert event["payload"]["summary"] == "Incident opened: xid 79 (fatal) · gpu-1 · c1"
+    assert event["payload"]["summary"] == "Incident opened: Xid 79 (fatal) · gpu-1 · c1"
     assert (event["payload"]["source"], event["payload"]["severity"]) == ("gpu-1", "critical")
     assert Alert.objects.get().name == f"incident-{incident.pk}"
     close(world, incident)
@@ -54,9 +54,9 @@ def test_opsgenie_receives_the_opening_and_the_end_too(world: World, receiver: R
     close(world, Incident.objects.get())
     delivered()
     opened, closed = receiver.asked
-    assert (opened["message"], opened["priority"]) == ("Incident opened: xid 79 (fatal) · gpu-1 · c1", "P1")
+    assert (opened["message"], opened["priority"]) == ("Incident opened: Xid 79 (fatal) · gpu-1 · c1", "P1")
     assert receiver.paths[1] == f"/hook/hush/v2/alerts/{opened['alias']}/close?identifierType=alias"
-    assert closed["note"].startswith("Incident closed: xid 79 (fatal) · gpu-1 · c1")
+    assert closed["note"].startswith("Incident closed: Xid 79 (fatal) · gpu-1 · c1")
     assert [codes.code_of(one.because) for one in Delivery.objects.all()] == ["answered", "answered"]
 
 
@@ -121,7 +121,7 @@ def test_an_approval_resolves_the_request_and_the_fault(world: World, receiver: 
     delivered()
     assert called(receiver)[2:] == [("resolve", "approval.waiting"), ("acknowledge", "incident.opened")]
     (answered,) = Delivery.objects.latest("pk").text.splitlines()
-    assert answered.startswith("Approval answered: xid 62 · gpu-1 · c1 – bo: go on")
+    assert answered.startswith("Approval answered: Xid 62 · gpu-1 · c1 – bo: go on")
 
 
 def test_the_first_of_two_approvals_resolves_nothing(world: World, receiver: Receiver, delivered: Delivered):
@@ -198,7 +198,7 @@ def test_a_notice_of_a_rule_pages_separately(world: World, receiver: Receiver):
     world.now += timedelta(seconds=2)
     tell(world)
     (event,) = receiver.asked
-    assert event["payload"]["summary"] == "Message from a rule: xid 62 · gpu-1 · c1 – Hi"
+    assert event["payload"]["summary"] == "Message from a rule: Xid 62 · gpu-1 · c1 – Hi"
     assert not row.alerts.exists()
     assert codes.code_of(world.step("notify").progress["result"]["because"]) == "notify_delivered"
 

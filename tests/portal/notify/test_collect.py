@@ -53,11 +53,11 @@ def test_a_fault_and_its_rescue_are_one_signed_message(
     incident = Incident.objects.get()
     assert (opened["cluster"], opened["node"], opened["what"]) == ("c1", NODE, "xid 62")
     assert (opened["severity"], opened["record"]) == (incident.severity, incident.pk)
-    assert document["subject"] == f"Incident opened: xid 62 ({incident.severity}) · gpu-1 · c1 (and 1 other)"
+    assert document["subject"] == f"Incident opened: Xid 62 ({incident.severity}) · gpu-1 · c1 (and 1 other)"
     assert receiver.headers[0]["X-Kcover-Delivery"] == document["delivery"]
     delivery = Delivery.objects.get()
     assert (delivery.state, delivery.attempts, codes.code_of(delivery.because)) == ("sent", 1, "answered")
-    assert delivery.text.startswith("Incident opened: xid 62")
+    assert delivery.text.startswith("Incident opened: Xid 62")
     channel.refresh_from_db()
     assert (channel.sent_at, channel.trouble) == (world.now, {})
 
@@ -98,13 +98,13 @@ def test_an_approval_request_and_its_answer_are_notified(
     asking.work()
     (document,) = delivered()
     question = asking.rescue()
-    assert document["subject"] == "Approval waiting: xid 62 · gpu-1 · c1 (and 2 others)"
+    assert document["subject"] == "Approval waiting: Xid 62 · gpu-1 · c1 (and 2 others)"
     until = f"{question.expires_at:%Y-%m-%d %H:%M:%S} UTC"
     address = f"https://portal.example/approvals/#question-{question.pk}"
     assert document["lines"][0].endswith(f"An answer counts until {until}. {address}")
     rescue.approve(question, actor="user:bo", reason="go on", now=asking.now)
     assert delivered()[1]["lines"] == [
-        f"Approval answered: xid 62 · gpu-1 · c1 – bo: go on https://portal.example/rescues/{question.pk}/"
+        f"Approval answered: Xid 62 · gpu-1 · c1 – bo: go on https://portal.example/rescues/{question.pk}/"
     ]
     asking.uninstall()
 
@@ -127,8 +127,8 @@ def test_a_storm_of_three_hundred_is_one_message(world: World, channel: Channel,
     ledger.record("c1", opened, actor="system", now=world.now)
     (document,) = delivered()
     assert [line.split(" – ")[0] for line in document["lines"]] == [
-        "Storm: xid 79 · 300 nodes · c1",
-        "Incident opened: xid 79 (fatal) · gpu-2, gpu-3, gpu-4, gpu-5, gpu-6, gpu-7, gpu-8, gpu-9"
+        "Storm: Xid 79 · 300 nodes · c1",
+        "Incident opened: Xid 79 (fatal) · gpu-2, gpu-3, gpu-4, gpu-5, gpu-6, gpu-7, gpu-8, gpu-9"
         " and 292 more nodes · c1",
     ]
     assert len(document["events"]) == 301

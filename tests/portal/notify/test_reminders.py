@@ -51,7 +51,7 @@ def test_a_reminder_is_sent_after_half_of_the_time(question: World, channel: Cha
     (reminder,) = document["events"]
     row = question.rescue()
     assert (reminder["kind"], reminder["again"], reminder["record"]) == ("approval.waiting", True, row.pk)
-    assert document["subject"] == "Approval waiting (reminder): xid 62 · gpu-1 · c1"
+    assert document["subject"] == "Approval waiting (reminder): Xid 62 · gpu-1 · c1"
     until = f"{row.expires_at:%Y-%m-%d %H:%M:%S} UTC"
     assert document["lines"][0].endswith(f" – {reasons.of('still_unanswered', until=until)}")
     for _ in range(3):

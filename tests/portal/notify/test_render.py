@@ -48,7 +48,7 @@ def test_a_message_is_in_chinese(world: World, channel: Channel, delivered: Deli
     services.CHANNELS.change(channel, {"language": "zh-hans"}, actor="test", reason="", now=world.now)
     world.fault(79)
     (document,) = delivered()
-    assert document["lines"] == ["新故障: xid 79 (致命) · gpu-1 · c1"]
+    assert document["lines"] == ["新故障：Xid 79（致命） · gpu-1 · c1"]
     assert document["events"][0]["kind"] == "incident.opened"
 
 

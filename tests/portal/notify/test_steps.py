@@ -63,7 +63,7 @@ def test_a_notify_step_sends_its_message_and_then_the_plan_continues(world: Worl
     pass_time(world, 0)
     pass_time(world, 2)
     (document,) = receiver.asked
-    assert document["lines"][0].startswith("Message from a rule: xid 62 · gpu-1 · c1 – Xid 62: call Bo")
+    assert document["lines"][0].startswith("Message from a rule: Xid 62 · gpu-1 · c1 – Xid 62: call Bo")
     assert document["events"][0]["record"] == world.rescue().pk
     expected = reasons.of("notify_delivered", channel="on-call")
     assert (world.step("notify").state, world.step("notify").why) == ("done", expected)
@@ -189,7 +189,7 @@ def test_a_hundred_rescues_are_few_messages(db: None, receiver: Receiver):
     pass_time(world, 0)
     pass_time(world, 2)
     assert len(receiver.asked) == 1
-    assert receiver.asked[0]["lines"][0].startswith("Message from a rule: xid 62 · gpu-1, gpu-2")
+    assert receiver.asked[0]["lines"][0].startswith("Message from a rule: Xid 62 · gpu-1, gpu-2")
     assert "and 22 more nodes" in receiver.asked[0]["lines"][0]
     assert {world.step("notify", f"gpu-{index}").state for index in range(1, 31)} == {"done"}
     world.uninstall()
