@@ -1,6 +1,6 @@
 """How long a step waits at most, and what happens then."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -8,15 +8,30 @@ from typing import Final
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
-from kcover.actions import drain, power_cycle, reboot
+from kcover import reasons
+from kcover.actions import drain, power_cycle, reboot, verify
 from kcover_portal.console.reads import step_facts
+from kcover_portal.rescue.actions import verify as verification
 from kcover_portal.rescue.models import Rescue, Step
+from kcover_portal.rescue.step import plan_steps
 
 THEN_A_PERSON = _("then escalates to an operator")
 THEN_OF_DRAIN: Final[dict[str, str | Promise]] = {
     "proceed": _("then the plan goes on without the pods that are left"),
     "force": _("then the pods that are left are deleted"),
 }
+
+THEN_HEALTHY = _("then the node counts as healthy, if no fault comes before")
+THEN_AGAIN = _("then the plan starts over")
+# By the code of the reason why a verification waits: how long after the repair it does so at most.
+LIMITS_OF_VERIFY: Final[Mapping[str, timedelta]] = {
+    **dict.fromkeys(reasons.known("verify_waits_for_agent"), verification.AGENT_TIME_LIMIT),
+    **dict.fromkeys(reasons.known("verify_waits_for_gpus"), verification.GPUS_WITHIN),
+    **dict.fromkeys(reasons.known("checks_not_passed_yet"), verification.CHECK_WITHIN),
+}
+HOLD_DOWN: Final = reasons.known("hold_down")
+FAULT_GOES_ON: Final = reasons.known("faults_not_over")
+AGENT_FELL_SILENT: Final = reasons.known("verify_waits_for_silent_agent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +60,29 @@ def of(rescue: Rescue, steps: Sequence[Step]) -> Wait | None:
         case "power_cycle":
             progress = step.progress_as(power_cycle.Progress)
             return _within(rescue, progress.off_at or progress.off_asked_at, THEN_A_PERSON)
+        case "verify":
+            return _of_verify(rescue, step, steps, step.started_at)
         case _:
             ends = step_facts.deadline(step)
             return Wait(ends, THEN_A_PERSON) if ends else None
+
+
+def _of_verify(rescue: Rescue, step: Step, steps: Sequence[Step], started: datetime) -> Wait | None:
+    """Each thing that a verification waits for has a limit of its own."""
+    because = reasons.kept(step.because)
+    progress = step.progress_as(verify.Progress)
+    repaired = plan_steps.repaired(steps)
+    since = repaired[0] if repaired is not None else progress.quiet_since or started
+    for code in [part.code for part in because.parts] if because is not None else []:
+        if code in HOLD_DOWN:
+            return Wait(since + timedelta(seconds=rescue.cluster.hold_down), THEN_HEALTHY)
+        if code in FAULT_GOES_ON:
+            return Wait(started + verification.SETTLE_WITHIN, THEN_AGAIN)
+        if code in AGENT_FELL_SILENT and progress.silent_at is not None:
+            return Wait(progress.silent_at + verification.AGENT_TIME_LIMIT, THEN_A_PERSON)
+        if code in LIMITS_OF_VERIFY:
+            return Wait(since + LIMITS_OF_VERIFY[code], THEN_A_PERSON)
+    return None
 
 
 def _within(rescue: Rescue, since: datetime | None, then: str | Promise) -> Wait | None:

@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 
+from kcover import reasons
 from kcover_portal.console.reads import rescues, waits
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Rescue, Step
@@ -66,3 +67,38 @@ def test_a_denied_plan_is_not_done_and_looks_are_no_attempts(person, world: Worl
     services.cancel(rescue, actor="user:ann", reason="r", now=world.now)
     done, total = rescues.number_of(list(world.rescue().steps.all()))
     assert done < total
+
+
+@pytest.mark.parametrize(
+    ("why", "minutes", "then"),
+    [
+        (reasons.of("verify_waits_for_agent"), 5, waits.THEN_A_PERSON),
+        (reasons.of("verify_waits_for_gpus", missing=1, count=8), 10, waits.THEN_A_PERSON),
+        (reasons.of("verify_waits_for_silent_agent"), 7, waits.THEN_A_PERSON),
+        (reasons.of("hold_down", seconds=180), 3, waits.THEN_HEALTHY),
+        (reasons.of("faults_not_over", faults="xid 79"), 10, waits.THEN_AGAIN),
+        (reasons.both(reasons.of("hold_down", seconds=180), reasons.of("late_reports", reports="x")), 3, None),
+        (reasons.of("verify_not_ready"), None, None),
+    ],
+)
+def test_each_wait_of_a_verification_has_its_own_end(
+    world: World, why: reasons.Reason, minutes: int | None, then: object
+) -> None:
+    world.cluster.hold_down = 180
+    progress = {"silent_at": (world.now + timedelta(minutes=2)).isoformat()}
+    step = Step(index=1, name="verify", state="waiting", started_at=world.now, because=why.to_json(), progress=progress)
+    found = waits.of(Rescue(cluster=world.cluster, state="waiting"), [step])
+    if minutes is None:
+        assert found is None
+        return
+    assert found is not None
+    assert found.until == world.now + timedelta(minutes=minutes)
+    assert then in (None, found.then)
+
+
+def test_a_verification_counts_from_the_boot_after_the_repair(world: World) -> None:
+    ready = Step(index=0, name="ready", state="done", finished_at=world.now - timedelta(minutes=1))
+    why = reasons.of("verify_waits_for_agent").to_json()
+    step = Step(index=1, name="verify", state="waiting", started_at=world.now, because=why)
+    found = waits.of(Rescue(cluster=world.cluster, state="waiting"), [ready, step])
+    assert found == waits.Wait(world.now + timedelta(minutes=4), waits.THEN_A_PERSON)
