@@ -111,6 +111,12 @@ def jobs(
     return sorted(views, key=lambda view: (view.cluster, view.namespace, view.name, view.kind)), silent
 
 
+def matching(views: Iterable[JobView], *, text: str = "", state: str = "") -> list[JobView]:
+    """The jobs in this state whose namespace and name contain the text, in any case; "": all."""
+    wanted = text.casefold()
+    return [one for one in views if state in ("", one.state) and wanted in f"{one.namespace}/{one.name}".casefold()]
+
+
 @dataclass(frozen=True, slots=True)
 class FailedJob:
     """A job with failed pods. ``order``: the newest that restarts it; None if there is none."""

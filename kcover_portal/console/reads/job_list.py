@@ -33,8 +33,7 @@ def find(user: User, parameters: QueryDict, now: datetime) -> ComputedRows[queri
     clusters = list(seen.filter(name=wanted["cluster"]) if wanted["cluster"] else seen)
     kind, state = JOBS.chosen("kind", parameters), JOBS.chosen("state", parameters)
     found, silent = queries.jobs(clusters, scope, now=now, namespace=wanted["namespace"], kind=kind)
-    text = wanted["q"].casefold()
-    rows = [job for job in found if state in ("", job.state) and text in f"{job.namespace}/{job.name}".casefold()]
+    rows = queries.matching(found, text=wanted["q"], state=state)
     return ComputedRows(JOBS.ordered(rows, parameters), [(one.cluster, one.because) for one in silent])
 
 

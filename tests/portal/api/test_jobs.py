@@ -56,6 +56,9 @@ def test_the_list_shows_jobs_with_their_nodes(east: Cluster, kube, viewer: Api, 
     assert llm["last_restart"]
     assert viewer.get("jobs?cluster=east&kind=jobset").json()["count"] == 1
     assert viewer.get("jobs?cluster=east&namespace=ops").json()["count"] == 0
+    assert [row["name"] for row in viewer.get("jobs?q=TRAIN/l").json()["results"]] == ["llm"]
+    assert [row["name"] for row in viewer.get("jobs?state=stopped").json()["results"]] == ["gang"]
+    assert "state" in fields(viewer.get("jobs?state=weird"))
 
 
 def test_a_look_at_the_cluster_is_kept_for_a_moment(kube, viewer: Api) -> None:

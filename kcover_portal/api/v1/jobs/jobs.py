@@ -25,9 +25,11 @@ from kcover_portal.api.v1.schema import Schema
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.jobs import queries, services
 from kcover_portal.jobs.models import JobOrder
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.runtime.services import concurrency_limits
 
 DECLINE = "decline"
+MAX_QUERY = 100  # characters
 ACTIONS = (*JobOrder.Action.values, DECLINE)
 
 
@@ -118,7 +120,11 @@ class Jobs(APIView):
 
     @extend_schema(
         operation_id="jobs_list",
-        parameters=[OpenApiParameter(name, str, OpenApiParameter.QUERY) for name in ("cluster", "namespace", "kind")],
+        parameters=[
+            *(OpenApiParameter(name, str, OpenApiParameter.QUERY) for name in ("cluster", "namespace", "kind")),
+            OpenApiParameter("q", str, OpenApiParameter.QUERY, description="a part of the namespace and name"),
+            OpenApiParameter("state", str, OpenApiParameter.QUERY, enum=queries.STATES),
+        ],
         responses={200: JobsSerializer},
     )
     def get(self, request: Request) -> Response:
@@ -126,8 +132,13 @@ class Jobs(APIView):
 
         503 if the named cluster does not answer.
         """
-        base.known_only(request, ("cluster", "namespace", "kind"))
+        base.known_only(request, ("cluster", "namespace", "kind", "q", "state"))
         asked = request.query_params
+        state = asked.get("state", "")
+        if state not in ("", *queries.STATES):
+            raise FieldError(
+                "state", reasons.of("parameter_not_choice", given=short_text(state), known=", ".join(queries.STATES))
+            )
         scope = accounts.scope(principal(request))
         clusters = scope.clusters().order_by("name")
         if "cluster" in asked:
@@ -135,7 +146,8 @@ class Jobs(APIView):
         kind = services.kind_named(asked["kind"]) if asked.get("kind") else ""
         namespace = asked.get("namespace", "")[:63]
         with base.place(request, concurrency_limits.CLUSTER_READS):
-            found, silent = queries.jobs(list(clusters), scope, now=timezone.now(), namespace=namespace, kind=kind)
+            read, silent = queries.jobs(list(clusters), scope, now=timezone.now(), namespace=namespace, kind=kind)
+        found = queries.matching(read, text=asked.get("q", "")[:MAX_QUERY], state=state)
         if silent and "cluster" in asked:
             raise http_errors.RetryAfter(
                 reasons.of("job_cluster_silent", cluster=silent[0].cluster, why=silent[0].because),
