@@ -17,6 +17,7 @@ from kcover.decisions.guards import chance
 from kcover.nodes import scopes
 from kcover.plans import lifecycle, plan
 from kcover.values import limits
+from kcover_portal.console.fault_names import fault_name
 from kcover_portal.console.reads.step_facts import duration
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Maintenance, Node, PendingChange
@@ -25,7 +26,7 @@ from kcover_portal.incidents.models import Incident
 from kcover_portal.lib import localization
 from kcover_portal.rescue.control import requests
 from kcover_portal.rescue.models import Rescue
-from kcover_portal.rescue.queries import capacity, counts, needs_person
+from kcover_portal.rescue.queries import capacity, counts, needs_person, symptoms
 
 NEAR_LIMIT_SHARE = 0.75  # of the limit: from here on a gauge shows that little is left
 MAX_ROWS = 12  # groups of a budget, pools of a floor: the fullest ones
@@ -83,7 +84,7 @@ def bounds(cluster: Cluster, *, now: datetime) -> ClusterSafety:
     eligible = capacity.eligible(cluster).count()
     opened = list(storms([cluster]))
     found = [
-        _storm(settings, opened, eligible),
+        _storm(cluster, settings, opened, eligible, now=now),
         *_rates(cluster, settings, eligible, now=now),
         _breaker(cluster, settings, eligible, now=now),
         *_budget(cluster, settings),
@@ -177,14 +178,25 @@ def storms(clusters: Collection[Cluster]) -> QuerySet[Incident]:
     return needs_person.open_storms().filter(cluster__in=clusters).select_related("cluster")
 
 
-def _storm(settings: guards.Settings, storms: Sequence[Incident], eligible: int) -> Gauge:
+def _storm(
+    cluster: Cluster, settings: guards.Settings, storms: Sequence[Incident], eligible: int, *, now: datetime
+) -> Gauge:
+    """How many nodes an open storm has; without one, how many share a code of late. A storm opens with a decision."""
     storm = settings.storm
     if not storm.enabled:
         return Gauge("storm", "", 0, None, "off")
     limit = max(storm.nodes, limits.Limit(percent=storm.percent).of(eligible))
-    widest = max((len(row.scope) for row in storms), default=0)
-    note = _("nodes with the same symptom within %(within)s") % {"within": duration(storm.window)}
-    return Gauge("storm", "", widest, limit, "tripped" if storms else "calm", note)
+    within = duration(storm.window)
+    if storms:
+        note = _("nodes with the same symptom within %(within)s") % {"within": within}
+        return Gauge("storm", "", max(len(row.scope) for row in storms), limit, "tripped", note)
+    found = symptoms.widest_code(cluster.pk, since=now - storm.window)
+    if found is None:
+        note = _("nodes with the same symptom within %(within)s") % {"within": within}
+        return Gauge("storm", "", 0, limit, "calm", note)
+    (kind, code), count = found
+    note = _("nodes with %(fault)s within %(within)s") % {"fault": fault_name(kind, code), "within": within}
+    return Gauge("storm", "", count, limit, "near" if _state(count, limit) != "calm" else "calm", note)
 
 
 def _rates(cluster: Cluster, settings: guards.Settings, eligible: int, *, now: datetime) -> list[Gauge]:

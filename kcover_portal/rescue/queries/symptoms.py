@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
-from django.db.models import Exists, Min, Q, QuerySet
+from django.db.models import Count, Exists, Min, Q, QuerySet
 
 from kcover.decisions import guards
 from kcover.faults import fault
@@ -186,6 +186,16 @@ def begin_of_storms(cluster: Cluster, *, without: int | None = None) -> datetime
 def _open_storms(cluster: int, *, without: int | None = None) -> QuerySet[Incident]:
     rows = Incident.objects.filter(cluster=cluster, node=None, kind=STORM, state="open")
     return rows if without is None else rows.exclude(pk=without)
+
+
+def widest_code(cluster: int, *, since: datetime) -> tuple[Code, int] | None:
+    """The code that the most nodes of the cluster have shown since a time, and how many; None without a fault.
+
+    Each by its own name: what one source calls otherwise is another one here.
+    """
+    rows = _recent(cluster, since=since).exclude(is_user_fault=True).order_by().values("kind", "code")
+    found = rows.annotate(nodes=Count("node", distinct=True)).order_by("-nodes", "kind", "code").first()
+    return ((found["kind"], found["code"]), found["nodes"]) if found is not None else None
 
 
 def _recent(cluster: int, *, since: datetime) -> QuerySet[Incident]:

@@ -14,6 +14,7 @@ from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Maintenance, Node
 from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.incidents import services as incidents
+from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue import services
 from tests.portal.console.test_approvals import text, words
@@ -75,6 +76,28 @@ def test_a_budget_is_shown_by_its_scope(fleet_of_ten: World):
         ("a", 1, 1),
         ("no pool", 0, 4),
     ]
+
+
+def test_the_gauge_of_storms_counts_the_code_that_most_nodes_show(fleet_of_ten: World):
+    """Also one that no rule covers: it opens no storm by itself, and people see it come."""
+    world = fleet_of_ten
+    seen = {"kind": "xid", "state": "open", "opened_at": world.now, "cluster": world.cluster}
+
+    def shown() -> tuple[int, int | None, str]:
+        [gauge] = gauges(world)["storm"]
+        return gauge.count, gauge.limit, gauge.state
+
+    assert shown() == (0, 3, "calm")
+    for name in ("gpu-1", "gpu-2"):
+        Incident.objects.create(**seen, node=world.node(name), code="74", last_at=world.now)
+    Incident.objects.create(**seen, node=world.node("gpu-1"), code="48", last_at=world.now)
+    assert shown() == (2, 3, "calm")
+    Incident.objects.create(**seen, node=world.node("gpu-3"), code="74", last_at=world.now, is_user_fault=True)
+    Incident.objects.create(**seen, node=world.node("gpu-4"), code="74", last_at=world.now - timedelta(hours=1))
+    assert shown() == (2, 3, "calm"), "programs and old faults do not count"
+    Incident.objects.create(**seen, node=world.node("gpu-5"), code="74", last_at=world.now)
+    assert shown() == (3, 3, "near")
+    assert "Xid 74" in gauges(world)["storm"][0].note
 
 
 def test_an_open_storm_trips_its_gauge_until_it_is_closed(fleet_of_ten: World):
