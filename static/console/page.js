@@ -140,6 +140,3 @@ document.addEventListener("click", (event) => {
   if (!getSelection().isCollapsed) return;
   row.querySelector("a.row-link")?.click();
 });
-
-// On a phone the navigation is wider than the screen: the place where one is stays in sight.
-document.querySelector("#places [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
