@@ -11,20 +11,13 @@ from django.utils import timezone
 from django.utils.functional import Promise, SimpleLazyObject
 from django.utils.translation import gettext_lazy as _
 
-from kcover import reasons
-from kcover.policy import modes
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import User, Verb
-from kcover_portal.console import home_pages, presentation
-from kcover_portal.console.badge import Badge
+from kcover_portal.console import home_pages
 from kcover_portal.console.navigation import places
-from kcover_portal.console.reads import alarms
-from kcover_portal.fleet import queries as fleet
-from kcover_portal.fleet.models import Cluster
-from kcover_portal.lib import localization
+from kcover_portal.console.reads import mode_banner
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.queries import needs_person
-from kcover_portal.runtime import queries as runtime
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,20 +29,6 @@ class PaletteEntry:
     href: str
     asks: bool = False
     words: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Banner:
-    """The mode everywhere and in clusters that differ, and the alarms that block automation now."""
-
-    mode: str
-    reason: str
-    differing: tuple[tuple[str, str, str], ...]
-    alarms: tuple[alarms.Alarm, ...]
-
-    @property
-    def look(self) -> Badge:
-        return presentation.of("mode", self.mode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +56,7 @@ def shared(request: HttpRequest) -> dict[str, Any]:
         context["rights"] = SimpleLazyObject(lambda: rights(user))
         context["places"] = SimpleLazyObject(lambda: places(user))
         context["palette"] = SimpleLazyObject(lambda: palette(user, context["banner"].mode))
-        context["banner"] = SimpleLazyObject(lambda: banner(accounts.scope(user)))
+        context["banner"] = SimpleLazyObject(lambda: mode_banner.of(accounts.scope(user), now=timezone.now()))
         context["home_choice"] = SimpleLazyObject(lambda: home_pages.choice(user, request))
         context["waiting"] = SimpleLazyObject(lambda: waiting(user))
     return context
@@ -120,32 +99,6 @@ def rights(user: User) -> Rights:
         pause=accounts.may(user, Verb.PAUSE, None),
         add_clusters=accounts.may(user, Verb.CONFIGURE, None),
     )
-
-
-def banner(seen: accounts.Scope) -> Banner:
-    """The global mode, the clusters that are stricter, and the current alarms."""
-    installation = runtime.installation()
-    mode = modes.strictest(settings.KCOVER_MODE, installation.mode)
-    clusters = list(seen.clusters().order_by("name"))
-    differing = tuple(
-        (cluster.name, fleet.own_mode(cluster), _why(cluster))
-        for cluster in clusters
-        if cluster.acted_on_by or modes.strictest(mode, fleet.own_mode(cluster)) != mode
-    )
-    present = tuple(alarms.alarms(seen, [cluster for cluster in clusters if cluster in seen], now=timezone.now()))
-    return Banner(mode, installation.reason if installation.mode == mode else "", differing, present)
-
-
-def _why(cluster: Cluster) -> str:
-    """The reasons why a cluster's mode is stricter: its pause, or the other system or portal that acts there."""
-    why = [cluster.pause_reason]
-    if cluster.acted_on_by:
-        why.append(localization.say(reasons.of("acted_on_by", system=cluster.acted_on_by)))
-    if cluster.action_lease and not fleet.holds_lease(cluster.acts_until):
-        holder = cluster.lease_holder
-        missing = reasons.of("lease_elsewhere", holder=holder) if holder else reasons.of("lease_missing")
-        why.append(localization.say(missing))
-    return " ".join(text for text in why if text)
 
 
 def waiting(user: User) -> dict[str, int]:

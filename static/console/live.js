@@ -60,6 +60,7 @@ function flush() {
   }
   for (const region of document.querySelectorAll("[data-topics]")) {
     const wanted = region.dataset.topics.split(" ").filter(Boolean);
+    if (wanted.length && region.id === "live") wanted.push("cluster"); // the mode in the frame comes with its answer
     if (wanted.length && (topics.has("resync") || wanted.some((topic) => topics.has(topic)))) {
       htmx.trigger(region, "refresh");
     }

@@ -1,5 +1,7 @@
 """The mode of the automation stays in sight: nobody reads a green "Live" above a portal that does nothing."""
 
+import re
+
 import pytest
 from playwright.sync_api import expect
 
@@ -14,11 +16,18 @@ def test_a_scrolled_page_still_shows_that_automation_is_paused(open_page: Open, 
     try:
         page = open_page("/nodes/", width=width)
         settled(page)
-        banner = page.locator("#banner")
+        banner, strip = page.locator("#banner"), page.locator("#mode-strip")
+        expect(strip).to_contain_text("Paused")
         expect(banner).to_contain_text("fire drill")
         page.locator("table.rows tbody tr").last.scroll_into_view_if_needed()
         expect(page.locator("table.rows tbody tr").last).to_be_in_viewport()
         assert page.evaluate("window.scrollY") > 0
         expect(banner.get_by_text("fire drill")).to_be_in_viewport()
+        expect(strip).to_be_in_viewport(ratio=1)
     finally:
         product.post("/api/v1/resume", {"reason": "over", "cluster": "sim"})
+    expect(strip).to_contain_text("Enforcing")  # without loading the page again
+    expect(strip).to_be_in_viewport(ratio=1)
+    assert strip.evaluate("(strip) => strip.offsetHeight") == 24
+    strip.click()
+    expect(page).to_have_url(re.compile("/safety/$"))

@@ -17,9 +17,8 @@ from django_htmx.http import HttpResponseClientRedirect
 
 from kcover_portal.accounts import queries as accounts, services
 from kcover_portal.accounts.models import ApiToken, Role, User
-from kcover_portal.console import context as frame
 from kcover_portal.console.access import Request
-from kcover_portal.console.reads import wall as reads
+from kcover_portal.console.reads import mode_banner, wall as reads
 
 COOKIE = "kcover_wall"
 
@@ -67,7 +66,7 @@ def _show(request: HttpRequest, seen: accounts.Scope, reader: User | None, *, no
     seen, place = narrowed
     content = {
         "wall": reads.of(seen, now=now),
-        "banner": frame.banner(seen),
+        "banner": mode_banner.of(seen, now=now),
         "place": place,
         "zone": reader.zone if reader else "",
     }

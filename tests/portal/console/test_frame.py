@@ -1,9 +1,14 @@
-"""The frame of all pages: the groups of the navigation."""
+"""The frame of all pages: the groups of the navigation, and the strip that says what the automation does."""
 
 from itertools import groupby
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
+from kcover_portal.fleet import services
+from kcover_portal.fleet.models import Cluster
+from tests.portal.console.test_bounded import maintain, set_guards
 from tests.portal.rescue.world import World
 
 OPERATE = ["overview", "incidents", "rescues", "approvals", "jobs", "safety", "reports"]
@@ -26,3 +31,44 @@ def test_the_navigation_has_four_groups_with_what_a_person_may_open(
     person, world: World, role: str, configure: list[str], admin: list[str]
 ):
     assert groups(person(role)) == {"Operate": OPERATE, "Fleet": FLEET, "Configure": configure, "Admin": admin}
+
+
+def signs(client) -> list[str]:
+    return [sign.text for sign in client.get("/account/").context["banner"].signs]
+
+
+def test_the_strip_says_the_mode_while_all_is_well_and_where_it_differs(person, world: World):
+    client = person("viewer")
+    assert signs(client) == ["Enforcing"]
+    assert 'id="mode-strip"' in client.get("/nodes/", headers={"HX-Request": "true"}).content.decode()
+    for name in ("c2", "c3", "c4"):
+        cluster = Cluster.objects.create(name=name, created_at=world.now)
+    services.pause(cluster=cluster, reason="r", actor="user:t", now=world.now)
+    assert signs(client) == ["c4: Paused", "3 clusters: Enforcing"]
+    assert signs(person("viewer", cluster=world.cluster)) == ["Enforcing"]
+    services.pause(cluster=None, reason="r", actor="user:t", now=world.now)
+    assert signs(client) == ["Paused"]
+
+
+def test_the_strip_names_what_blocks_before_what_works(person, world: World):
+    set_guards(world, breaker={"limit": 1}, storm={"enabled": False})
+    world.fault(62)
+    world.work()
+    for _ in range(2):
+        maintain(world)
+    client = person("viewer")
+    assert signs(client) == ["c1: Breaker open", "c1: Maintenance", "Enforcing"]
+    page = client.get("/nodes/").content.decode()
+    assert 'class="mode-strip tone-bad"' in page
+
+
+def test_the_strip_costs_no_statement_more_for_more_clusters(person, world: World):
+    client, costs = person("viewer"), []
+    client.get("/account/")
+    for number in (0, 3):
+        for one in range(number):
+            Cluster.objects.create(name=f"d{one}", created_at=world.now)
+        with CaptureQueriesContext(connection) as asked:
+            client.get("/account/")
+        costs.append(len(asked))
+    assert costs[0] == costs[1]
