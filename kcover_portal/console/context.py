@@ -82,6 +82,15 @@ def palette(user: User, mode: str) -> list[PaletteEntry]:
         found.append(
             PaletteEntry(label, f"player-{'play' if verb == 'resume' else 'pause'}", reverse(f"console:{verb}"), True)
         )
+    found += [
+        PaletteEntry(label, icon, reverse(page), asks=True, words=words)
+        for verb, page, icon, label, words in (
+            (Verb.MAINTAIN, "console:maintenance-new", "tool", _("Schedule maintenance"), "maintenance window"),
+            (Verb.CHECK, "console:validation-new", "shield-check", _("Validate nodes"), "validate validation"),
+            (Verb.CHECK, "console:check-run-new", "list-check", _("Run checks"), "checks"),
+        )
+        if accounts.scope(user, verb).has_clusters
+    ]
     if rights(user).add_clusters:
         words = "kubeconfig register new cluster"
         found.append(PaletteEntry(_("Add a cluster"), "plus", reverse("console:cluster-new"), words=words))

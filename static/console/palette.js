@@ -1,5 +1,6 @@
 // Ctrl-K: pages, acts and nodes, found by any part of their words. Pages and acts are links that the server rendered
-// for this person; nodes, GPUs, parts, jobs, rescues, incidents and codes are asked for by name or number.
+// for this person; nodes, racks, GPUs, parts, jobs, rescues, incidents and codes are asked for by name or number, and
+// so are acts on a node ("drain gpu-0040"). An act opens its preview or form as a dialog.
 
 const palette = document.getElementById("palette");
 const input = palette?.querySelector("input");
@@ -23,9 +24,14 @@ function narrow() {
     const text = `${one.textContent} ${one.dataset.words ?? ""}`.toLowerCase();
     one.hidden = !words.every((word) => text.includes(word));
   }
+  forget("[data-found=act]"); // Enter must not open an act that an earlier text named
   choose(options()[0]);
   clearTimeout(wait);
   wait = setTimeout(search, 120);
+}
+
+function forget(which) {
+  for (const old of list.querySelectorAll(which)) old.remove();
 }
 
 async function search() {
@@ -37,7 +43,7 @@ async function search() {
     if (answer.ok) found = (await answer.json()).hits;
   }
   if (mine !== asked) return; // a later question was asked meanwhile
-  for (const old of list.querySelectorAll("[data-found]")) old.remove();
+  forget("[data-found]");
   for (const [index, hit] of found.entries()) {
     const option = document.createElement("a");
     Object.assign(option, { id: `palette-found-${index}`, href: hit.page, tabIndex: -1, role: "option" });
@@ -50,6 +56,11 @@ async function search() {
     detail.textContent = hit.detail;
     option.append(name, detail);
     list.append(option);
+    if (hit.asks) {
+      option.setAttribute("hx-get", hit.page);
+      option.setAttribute("hx-target", "#dialog");
+      htmx.process(option);
+    }
   }
   const here = list.querySelector("[aria-selected=true]");
   if (!here || here.hidden) choose(options()[0]);
@@ -73,7 +84,10 @@ if (palette) {
   list.addEventListener("click", (event) => {
     if (event.target.closest("a")) palette.close();
   });
-  palette.addEventListener("close", () => (input.value = ""));
+  palette.addEventListener("close", () => {
+    input.value = "";
+    forget("[data-found]");
+  });
   // Opened by key or button: everything is there, the first line chosen.
   new MutationObserver(() => palette.open && (input.focus(), narrow())).observe(palette, { attributeFilter: ["open"] });
 }

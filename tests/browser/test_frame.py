@@ -1,9 +1,10 @@
-"""The frame of all pages: the navigation of a phone."""
+"""The frame of all pages on a phone: the navigation and the palette."""
 
 from playwright.sync_api import expect
 
 from tests.browser.conftest import Open
-from tests.browser.pages import live, violations_in_both_themes
+from tests.browser.pages import live, node_names, violations_in_both_themes
+from tests.story.product import Product
 
 GROUPS = ["Operate", "Fleet", "Configure", "Admin"]
 
@@ -27,3 +28,26 @@ def test_a_phone_has_the_first_places_in_a_bar_and_all_in_a_sheet(open_page: Ope
     page.get_by_role("link", name="Standbys").click()
     expect(page.get_by_role("heading", name="Standbys", level=1)).to_be_visible()
     expect(places).to_have_count(4)
+
+
+def test_the_palette_of_a_phone_opens_the_preview_of_a_written_act(open_page: Open, product: Product):
+    node = node_names(product)[3]
+    before = product.rescue_of(node)
+    page = open_page("/", width=390)
+    live(page)
+    page.get_by_role("button", name="Command palette").click()
+    palette = page.get_by_role("dialog", name="Command palette")
+    page.keyboard.type(f"drain {node}")
+    expect(palette.get_by_role("option", name=f"Drain {node}")).to_have_attribute("aria-selected", "true")
+    assert violations_in_both_themes(page) == []
+    page.keyboard.press("Enter")
+    expect(palette).to_be_hidden()
+    preview = page.get_by_role("dialog", name=f"Drain {node}")
+    expect(preview).to_contain_text("The plan")
+    preview.get_by_role("link", name="Cancel").click()
+    expect(preview).to_be_hidden()
+    page.get_by_role("button", name="Command palette").click()
+    page.keyboard.type("maintenance")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("dialog", name="Schedule maintenance")).to_be_visible()
+    assert product.rescue_of(node) == before

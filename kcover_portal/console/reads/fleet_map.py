@@ -3,15 +3,11 @@
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 from urllib.parse import urlencode
-
-from django.db.models import TextField
-from django.db.models.fields.json import KeyTextTransform
-from django.db.models.functions import Cast
 
 from kcover import reasons
 from kcover.nodes import topology
@@ -20,6 +16,7 @@ from kcover_portal.console import presentation
 from kcover_portal.console.badge import Badge
 from kcover_portal.console.list_query import ParameterProblem
 from kcover_portal.console.reads import fleet
+from kcover_portal.console.reads.domain_labels import DomainLabels
 from kcover_portal.console.reads.fleet import Tile
 from kcover_portal.fleet.models import Node
 from kcover_portal.shared_reads import parameters
@@ -160,19 +157,9 @@ def packed(found: Iterable[Group]) -> str:
 
 def _places(scope: Scope, domain: str) -> dict[int, tuple[str, str]]:
     """The label (key, value) that says where each node is, by node key; nodes without one are left out."""
-    settings = {
-        pk: topology.label_keys(setting, domain) for pk, setting in scope.clusters().values_list("pk", "topology")
-    }
-    keys = list(dict.fromkeys(key for own in settings.values() for key in own))
-    labels = {f"label_{number}": Cast(KeyTextTransform(key, "labels"), TextField()) for number, key in enumerate(keys)}
-    rows = scope.rows(Node.objects.filter(gone_at=None), node="").annotate(**labels).order_by()
-    found = {}
-    for pk, cluster, *values in rows.values_list("pk", "cluster_id", *labels):
-        label = _first(settings.get(cluster, ()), dict(zip(keys, values, strict=True)))
-        if label:
-            found[pk] = label
-    return found
-
-
-def _first(keys: Collection[str], labels: Mapping[str, str | None]) -> tuple[str, str] | None:
-    return next(((key, value) for key in keys if (value := labels.get(key))), None)
+    labels = DomainLabels(scope, domain)
+    rows = labels.read(scope.rows(Node.objects.filter(gone_at=None), node="")).order_by()
+    found = (
+        (pk, labels.of(cluster, values)) for pk, cluster, *values in rows.values_list("pk", "cluster_id", *labels.names)
+    )
+    return {pk: label for pk, label in found if label}

@@ -1,4 +1,4 @@
-"""What the search box and the command palette find by a text: at most eight queries, each for a few rows."""
+"""What the search box and the command palette find by a text: at most ten queries, each for a few rows."""
 
 import re
 from collections.abc import Iterator
@@ -14,6 +14,8 @@ from kcover.faults import catalog
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import User
 from kcover_portal.console.fault_names import KINDS, incident_name, of_rescue
+from kcover_portal.console.reads import spoken_acts
+from kcover_portal.console.reads.domain_labels import DomainLabels
 from kcover_portal.fleet.models import Gpu, Node
 from kcover_portal.incidents.models import Incident, JobSeen
 from kcover_portal.parts.models import Placement
@@ -28,21 +30,30 @@ NUMBERED: Final = re.compile(r"(?:(rescue|incident|xid|sxid)\s*#?|#)?\s*([0-9]{1
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """Something of this name: ``kind`` for programs, ``icon``, ``label`` and ``detail`` for people."""
+    """Something of this name: ``kind`` for programs, ``icon``, ``label`` and ``detail`` for people.
+
+    ``asks``: the page is a preview or a form, which the palette opens as a dialog.
+    """
 
     kind: str
     icon: str
     label: str
     detail: str
     page: str
+    asks: bool = False
 
 
 def find(user: User, text: str) -> list[Hit]:
-    """Nodes, GPUs, parts, jobs, rescues, incidents and codes that the text may mean, within the person's scope."""
+    """What the text may mean, within the person's scope and rights.
+
+    Nodes, racks, GPUs, parts, jobs, rescues, incidents, codes, and acts on a node (``drain gpu-0040``).
+    """
     text = text.replace("\0", "").strip()[:MAX_TEXT]
     if not text:
         return []
-    return [*_numbered(user, text), *_nodes(user, text), *_named(user, text), *_meanings(text)]
+    if numbered := list(_numbered(user, text)):
+        return [*numbered, *_nodes(user, text), *_named(user, text), *_meanings(text)]
+    return [*_acts(user, text), *_nodes(user, text), *_named(user, text), *_meanings(text)]
 
 
 def as_json(hits: list[Hit]) -> list[dict[str, Any]]:
@@ -55,8 +66,27 @@ def _nodes(user: User, text: str) -> Iterator[Hit]:
         yield Hit("node", "server", name, cluster, _node(cluster, name))
 
 
+def _acts(user: User, text: str) -> Iterator[Hit]:
+    for act, cluster, name in spoken_acts.said(user, text):
+        yield Hit("act", act.icon, f"{act.label} {name}", cluster, act.page(cluster, name), asks=True)
+
+
+def _racks(user: User, text: str) -> Iterator[Hit]:
+    """Racks by name, each as the list of its nodes."""
+    seen = accounts.scope(user)
+    labels = DomainLabels(seen, "rack")
+    rows = labels.read(seen.rows(Node.objects.filter(gone_at=None), node="")).filter(labels.having(text)).order_by()
+    for cluster, pk, *values in rows.values_list("cluster__name", "cluster_id", *labels.names).distinct()[:MAX_HITS]:
+        label = labels.of(pk, values)
+        if label is not None and text.lower() in label[1].lower():
+            query = urlencode({"cluster": cluster, "label": "=".join(label)})
+            detail = _("Rack in %(cluster)s") % {"cluster": cluster}
+            yield Hit("rack", "layout-grid", label[1], detail, f"{reverse('console:nodes')}?{query}")
+
+
 def _named(user: User, text: str) -> Iterator[Hit]:
     if len(text) >= MIN_TEXT:
+        yield from _racks(user, text)
         yield from _gpus(user, text)
         yield from _parts(user, text)
         yield from _jobs(user, text)

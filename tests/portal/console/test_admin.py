@@ -240,8 +240,9 @@ def test_occurrences_and_decisions_are_listed(person, world: World):
 
 def test_the_palette_offers_the_allowed_acts(person, world: World):
     viewer, admin = text(person("viewer").get("/")), text(person("admin").get("/"))
-    assert 'hx-get="/pause/"' not in viewer
-    assert 'hx-get="/pause/"' in admin
+    for act in ("pause", "maintenance/new", "checks/validations/new", "checks/new"):
+        assert f'hx-get="/{act}/"' not in viewer, act
+        assert f'hx-get="/{act}/"' in admin, act
     assert 'href="/access/"' in admin
 
 

@@ -10,7 +10,7 @@ from kcover_portal.parts.models import Part, Placement
 from kcover_portal.rescue.models import Rescue
 from tests.portal.rescue.world import World
 
-QUERIES = 7  # the session, the person, their roles; one for each kind of hit
+QUERIES = 9  # the session, the person, their roles; one for each kind of hit, and the label keys of racks
 
 
 @pytest.fixture
@@ -73,3 +73,61 @@ def test_a_search_costs_the_same_for_one_row_and_for_three(person, stocked: Worl
             client.get("/search/found.json", {"q": "gpu"})
         costs.append(len(queries))
     assert costs == [QUERIES, QUERIES]
+
+
+ON_NODE = {
+    "drain": "/nodes/c1/gpu-1/drain/",
+    "cordon": "/nodes/c1/gpu-1/cordon/",
+    "uncordon": "/nodes/c1/gpu-1/uncordon/",
+    "reboot": "/nodes/c1/gpu-1/reboot/",
+    "release": "/nodes/c1/gpu-1/release/",
+    "validate": "/checks/validations/new/?cluster=c1&host=gpu-1",
+    "check": "/checks/new/?cluster=c1&host=gpu-1",
+    "maintenance": "/maintenance/new/?cluster=c1&host=gpu-1",
+    "repair": "/repairs/new/c1/gpu-1/",
+}
+
+
+@pytest.mark.parametrize(("word", "page"), ON_NODE.items())
+def test_a_verb_and_a_node_lead_to_the_preview_of_the_act(person, stocked: World, word: str, page: str):
+    client = person("operator")
+    for text in (f"{word} gpu-1", f"{word[:4]} PU-1", f"gpu-1 {word}"):
+        [hit] = client.get("/search/found.json", {"q": text}).json()["hits"]
+        assert (hit["kind"], hit["page"], hit["asks"]) == ("act", page, True)
+    assert client.get("/search/", {"q": f"{word} gpu-1"}).url == page
+    assert client.get(page).status_code == 200
+    assert not Rescue.objects.filter(node__name="gpu-1").exclude(pk=7079).exists()
+    assert "act" not in {kind for kind, _label, _page in (*hits(client, word), *hits(client, f"{word} "))}
+    assert hits(person("viewer"), f"{word} gpu-1") == []
+
+
+def test_acts_are_said_in_chinese_without_a_space(person, stocked: World):
+    client = person("operator")
+    client.cookies["django_language"] = "zh-hans"
+    assert hits(client, "排空gpu-1") == hits(client, "gpu-1 排空") == [("act", "排空 gpu-1", ON_NODE["drain"])]
+    assert hits(client, "解除封锁 gpu-1") == [("act", "解除封锁 gpu-1", ON_NODE["uncordon"])]
+    assert [page for _kind, _label, page in hits(client, "自愈gpu-1")] == [ON_NODE["drain"], ON_NODE["reboot"]]
+
+
+def test_acts_end_where_the_right_ends(person, stocked: World):
+    client = person("operator", cluster=Cluster.objects.create(name="other", created_at=stocked.now))
+    assert [hits(client, f"{word} gpu-1") for word in ON_NODE] == [[]] * len(ON_NODE)
+    assert [page for _kind, _label, page in hits(person("operator"), "rescue gpu-1")] == [
+        ON_NODE["drain"],
+        ON_NODE["reboot"],
+    ]
+    assert hits(person("operator"), "rescue 7079") == [("rescue", "Rescue 7079", "/rescues/7079/")]
+
+
+def test_a_rack_is_the_list_of_its_nodes(person, stocked: World):
+    node = stocked.node()
+    node.labels = {**node.labels, "topology.kubernetes.io/rack": "r-07", "floor": "r-07"}
+    node.save(update_fields=["labels"])
+    page = "/nodes/?cluster=c1&label=topology.kubernetes.io%2Frack%3Dr-07"
+    assert hits(person("viewer"), "R-07") == [("rack", "r-07", page)]
+    assert [row[0].name for row in person("viewer").get(page).context["rows"]] == ["gpu-1"]
+    stocked.cluster.topology = {"rack": "floor"}
+    stocked.cluster.save(update_fields=["topology"])
+    assert hits(person("viewer"), "r-07") == [("rack", "r-07", "/nodes/?cluster=c1&label=floor%3Dr-07")]
+    other = person("viewer", cluster=Cluster.objects.create(name="other", created_at=stocked.now))
+    assert hits(other, "r-07") == []
