@@ -1,4 +1,5 @@
 // Times in the reader's zone: <time data-time="ago|until|at|day" datetime="...">; the absolute time is shown on hover.
+// Sentences write theirs in UTC (``reasons.moment``), for messages and REST too: on a page each becomes such a time.
 
 const root = document.documentElement;
 const language = root.lang;
@@ -14,6 +15,9 @@ const clock = new Intl.DateTimeFormat(language, {
 });
 const day = new Intl.DateTimeFormat(language, { month: "short", day: "numeric", timeZone: zone });
 const year = new Intl.DateTimeFormat(language, { year: "numeric", month: "short", day: "numeric", timeZone: zone });
+
+const STAMP = /(?<!\d)(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d) UTC(?!\w)/;
+const VERBATIM = "time, pre, code, textarea, .mono, [contenteditable]"; // logs, YAML, evidence: as they were written
 
 const HALF_A_YEAR = 183 * 86400;
 const UNITS = [
@@ -50,11 +54,34 @@ function draw(one) {
   if (one.textContent !== text) one.textContent = text;
 }
 
+function mark(within) {
+  const texts = document.createTreeWalker(within, NodeFilter.SHOW_TEXT);
+  const found = [];
+  while (texts.nextNode()) if (STAMP.test(texts.currentNode.data)) found.push(texts.currentNode);
+  for (let text of found.filter((one) => !one.parentElement.closest(VERBATIM))) {
+    for (let match; (match = STAMP.exec(text.data)); ) {
+      const stamp = text.splitText(match.index);
+      text = stamp.splitText(match[0].length);
+      const time = document.createElement("time");
+      time.dateTime = `${match[1]}T${match[2]}Z`;
+      time.dataset.time = "at";
+      stamp.replaceWith(time);
+    }
+  }
+}
+
 function drawAll(within = document) {
   for (const one of within.querySelectorAll("time[data-time]")) draw(one);
 }
 
-drawAll();
+function show(within) {
+  mark(within);
+  drawAll(within);
+}
+
+show(document.body);
 setInterval(() => document.hidden || drawAll(), 1000);
-document.addEventListener("htmx:afterSwap", (event) => drawAll(event.detail.target));
+for (const name of ["htmx:afterSwap", "htmx:oobAfterSwap"]) {
+  document.addEventListener(name, (event) => show(event.detail.target));
+}
 document.addEventListener("visibilitychange", () => document.hidden || drawAll());

@@ -1,10 +1,13 @@
-"""The frame of all pages on a phone: the navigation and the palette."""
+"""The frame of all pages: the navigation and the palette on a phone, and the time zone of a person."""
 
-from playwright.sync_api import expect
+import re
+from datetime import UTC, datetime, timedelta
+
+from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Open
 from tests.browser.pages import live, node_names, violations_in_both_themes
-from tests.story.product import Product
+from tests.story.product import Product, call
 
 GROUPS = ["Operate", "Fleet", "Configure", "Admin"]
 
@@ -51,3 +54,33 @@ def test_the_palette_of_a_phone_opens_the_preview_of_a_written_act(open_page: Op
     page.keyboard.press("Enter")
     expect(page.get_by_role("dialog", name="Schedule maintenance")).to_be_visible()
     assert product.rescue_of(node) == before
+
+
+def choose_zone(page: Page, zone: str) -> None:
+    card = page.get_by_role("region", name="Time zone")
+    card.get_by_label("Times on pages").select_option(zone)
+    card.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("heading", name="Your account")).to_be_visible()
+
+
+def test_times_in_sentences_are_in_the_zone_of_the_person(open_page: Open, product: Product):
+    node, now = node_names(product)[3], datetime.now(UTC).replace(microsecond=0)
+    end = now + timedelta(hours=2)
+    window = {"cluster": "sim", "node": node, "starts_at": now.isoformat(), "ends_at": end.isoformat()}
+    status, made = product.post("/api/v1/maintenance", {**window, "reason": "new switches"})
+    assert status == 201, made
+    page = open_page("/account/")
+    try:
+        choose_zone(page, "Pacific/Kiritimati")
+        page.goto(f"{product.url}/nodes/sim/{node}/drain/")
+        held = page.locator(".note-warning")
+        expect(held).to_contain_text("new switches")
+        time = held.locator("time")
+        expect(time).to_have_attribute("datetime", f"{end:%Y-%m-%dT%H:%M:%S}Z")
+        expect(time).to_have_attribute("title", re.compile(r"GMT\+14"))
+        expect(time).to_contain_text(f"{end + timedelta(hours=14):%H:%M:%S}")
+        expect(held).not_to_contain_text("UTC")
+    finally:
+        call("DELETE", f"{product.url}/api/v1/maintenance/{made['id']}", token=product.token)
+        page.goto(f"{product.url}/account/")
+        choose_zone(page, "")

@@ -1,7 +1,8 @@
 """The person's own account: password, second factors and sessions."""
 
+import zoneinfo
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from django.contrib import messages
 from django.contrib.auth import update_session_auth_hash
@@ -22,6 +23,11 @@ from kcover_portal.console.forms import sign_in
 from kcover_portal.console.views import tokens
 from kcover_portal.lib.errors import FieldError
 
+# The areas of the time zone database; what is in none of them is an older name of the same zone.
+AREAS: Final = frozenset(
+    ("Africa", "America", "Antarctica", "Arctic", "Asia", "Atlantic", "Australia", "Europe", "Indian", "Pacific")
+)
+
 
 @require_GET
 @signed_in
@@ -31,6 +37,7 @@ def account(request: Request) -> HttpResponse:
     live = queries.live_sessions(now).filter(user=request.user)
     shown = [(session, session.session_key == request.session.stored_key) for session in live]
     context = {
+        "zones": _zones(request.user.zone),
         "home": home_pages.stored(request.user),
         "home_pages": home_pages.open_pages(request.user),
         "sessions": shown,
@@ -41,6 +48,12 @@ def account(request: Request) -> HttpResponse:
         "tokens": tokens.described(request, request.user.tokens.filter(revoked_at=None), now=now),
     }
     return render(request, "console/pages/account.html", context)
+
+
+def _zones(chosen: str) -> list[str]:
+    """The time zones to choose from: places and UTC, without older names, but with the one that is chosen."""
+    places = {zone for zone in zoneinfo.available_timezones() if zone.partition("/")[0] in AREAS and "/" in zone}
+    return sorted(places | {"UTC"} | ({chosen} if chosen else set()))
 
 
 @sensitive_post_parameters()

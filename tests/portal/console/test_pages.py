@@ -1,5 +1,6 @@
 """What each page shows, to whom, and what it lets them do."""
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -490,6 +491,12 @@ def test_preferences_stay_with_the_person(person, world: World):
     assert 'lang="zh-hans"' in page
     assert "总览" in page
     assert 'data-zone="Asia/Shanghai"' in page
+    account = client.get("/account/")
+    assert {"Asia/Shanghai", "Europe/Berlin", "UTC"} <= set(account.context["zones"])
+    assert "PRC" not in account.context["zones"]
+    assert re.search(r"selected\s*>Asia/Shanghai<", text(account))
+    client.post("/preferences/", {"zone": ""})
+    assert "data-zone" not in text(client.get("/"))
 
 
 def test_an_unknown_address_shows_the_error_page(person, world: World):
