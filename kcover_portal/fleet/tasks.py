@@ -3,14 +3,15 @@
 from celery import shared_task
 from django.utils import timezone
 
-from kcover_portal.fleet.services import foreign_cordons, gpu_samples, stored_checks
+from kcover_portal.fleet.services import foreign_cordons, gpu_samples, pending_changes, stored_checks
 
 
 @shared_task(name="fleet.prune")
 def prune() -> None:
-    """Deletes check results that agents no longer report, and old cordons by others."""
+    """Deletes check results that agents no longer report, old cordons by others, and secrets that nobody confirmed."""
     stored_checks.prune()
     foreign_cordons.prune(now=timezone.now())
+    pending_changes.forget_expired(now=timezone.now())
 
 
 @shared_task(name="fleet.look_at_cordons")

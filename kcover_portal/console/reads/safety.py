@@ -112,10 +112,16 @@ def open_changes(clusters: Collection[Cluster], *, now: datetime) -> QuerySet[Pe
     return rows.select_related("cluster").order_by("pk")
 
 
-def change_lines(change: PendingChange) -> list[tuple[str, str, str]]:
-    """Each changed setting: its name, its value at the request, and the requested value."""
+def change_lines(change: PendingChange) -> list[tuple[str, str, str | None]]:
+    """Each setting that the change concerns: its name, its value at the request, and the requested value.
+
+    None in place of that: the setting stays, and the change relies on it.
+    """
     before, after = pending_changes.shown(change.before), pending_changes.shown(change.changes)
-    return [(name, _written(before.get(name)), _written(value)) for name, value in after.items()]
+    return [
+        (name, _written(before.get(name)), _written(after[name]) if name in after else None)
+        for name in {**after, **(before if change.kind == pending_changes.SETTINGS else {})}
+    ]
 
 
 def _written(value: object) -> str:

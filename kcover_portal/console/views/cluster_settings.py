@@ -60,7 +60,10 @@ def _change(
         changes, reason = form.changes(), given["reason"]
         if pending_changes.loosens_settings(row, changes) and pending_changes.needs_second(row):
             return ask_second(request, row, pending_changes.SETTINGS, changes, reason=reason)
-        cluster_settings.set_cluster(row, changes, actor=accounts.actor(request.user), reason=reason, now=now)
+        check = pending_changes.judged_again(pending_changes.SETTINGS, changes, may_loosen=True)
+        cluster_settings.set_cluster(
+            row, changes, actor=accounts.actor(request.user), reason=reason, now=now, check=check
+        )
         return None
 
     shown: dict[str, Any] = {"verb": _("Save"), "address": reverse(f"console:{page}", args=(row.name,)), **look}

@@ -116,7 +116,8 @@ def guard(request: Request, cluster: str, guard: str) -> HttpResponse:
         if pending_changes.loosens_guards(row, form.patch()) and pending_changes.needs_second(row):
             return setting_views.ask_second(request, row, "guards", form.patch(), reason=given["reason"])
         actor = accounts.actor(request.user)
-        cluster_settings.set_guards(row, form.patch(), actor=actor, reason=given["reason"], now=now)
+        check = pending_changes.judged_again(pending_changes.GUARDS, form.patch(), may_loosen=True)
+        cluster_settings.set_guards(row, form.patch(), actor=actor, reason=given["reason"], now=now, check=check)
         return None
 
     look = presentation.GUARDS[guard]
@@ -141,11 +142,13 @@ def mode(request: Request, cluster: str) -> HttpResponse:
             require(request, Verb.RESUME, row)
         if modes.MODES.index(given["mode"]) > modes.MODES.index(row.mode):
             confirm(request)
-        if pending_changes.loosens_settings(row, changes):
+        loosens = pending_changes.loosens_settings(row, changes)
+        if loosens:
             require(request, Verb.CONFIGURE, row)
             if pending_changes.needs_second(row):
                 return setting_views.ask_second(request, row, "settings", changes, reason=given["reason"])
-        cluster_settings.set_cluster(row, changes, actor=actor, reason=given["reason"], now=now)
+        check = pending_changes.judged_again(pending_changes.SETTINGS, changes, may_loosen=loosens)
+        cluster_settings.set_cluster(row, changes, actor=actor, reason=given["reason"], now=now, check=check)
         return None
 
     title = _("Mode of %(cluster)s") % {"cluster": row.name}

@@ -2,7 +2,7 @@
 
 import re
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -24,6 +24,7 @@ from kcover_portal.lib import doorbell
 from kcover_portal.lib.errors import FieldError
 from kcover_portal.runtime.models import Installation, Mode
 
+Check = Callable[[Cluster], None]
 MAX_WINDOW_DAYS = 90
 MAX_NAMES_LOGGED = 100  # of the nodes of a window
 NOTHING: Mapping[str, Any] = {}
@@ -50,13 +51,20 @@ SETTINGS_THAT_DECIDE = frozenset(
 )
 
 
-def set_guards(cluster: Cluster, patch: object, *, actor: str, reason: str, now: datetime) -> guards.Settings:
+def anything(row: Cluster) -> None:
+    """The check of a change that was judged, or that nobody judges."""
+
+
+def set_guards(
+    cluster: Cluster, patch: object, *, actor: str, reason: str, now: datetime, check: Check = anything
+) -> guards.Settings:
     """Changes the given guards of a cluster, effective before the next call; returns all guards.
 
-    Raises guards.SettingError for an invalid setting.
+    ``check`` sees the locked row first, and may raise. Raises guards.SettingError for an invalid setting.
     """
     with transaction.atomic():
         row = Cluster.objects.select_for_update(no_key=True).get(pk=cluster.pk)
+        check(row)
         before = queries.guards_of(row)
         after = guards.merge(before, patch)
         if after != before:
@@ -71,13 +79,23 @@ def set_guards(cluster: Cluster, patch: object, *, actor: str, reason: str, now:
     return after
 
 
-def set_cluster(cluster: Cluster, changes: Mapping[str, Any], *, actor: str, reason: str, now: datetime) -> Cluster:
+def set_cluster(
+    cluster: Cluster,
+    changes: Mapping[str, Any],
+    *,
+    actor: str,
+    reason: str,
+    now: datetime,
+    check: Check = anything,
+) -> Cluster:
     """Changes settings of a cluster, all or none, effective before the next call.
 
-    Values of secrets are not in the audit log. Raises FieldError for an invalid value.
+    ``check`` sees the locked row first, and may raise. Values of secrets are not in the audit log. Raises FieldError
+    for an invalid value.
     """
     with transaction.atomic():
         row = Cluster.objects.select_for_update(no_key=True).get(pk=cluster.pk)
+        check(row)
         before = {name: encryption.peek(row, name) for name in changes}
         for name, value in changes.items():
             if name not in SETTINGS:

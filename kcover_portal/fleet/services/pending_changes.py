@@ -3,7 +3,7 @@
 A change that only tightens is effective at once. So is every change by the shell.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -20,16 +20,18 @@ from kcover_portal.fleet.models import Cluster, PendingChange
 from kcover_portal.fleet.services import cluster_settings, pools
 from kcover_portal.ledger import services as ledger
 from kcover_portal.lib import doorbell
-from kcover_portal.lib.errors import Refused
+from kcover_portal.lib.errors import FieldError, Refused
 from kcover_portal.runtime import queries as runtime
 from kcover_portal.runtime.models import Installation, Mode
 
 VALID_FOR = timedelta(days=1)
 HAND_APPROVALS = (Cluster.HandApproval.NEVER, Cluster.HandApproval.MODE, Cluster.HandApproval.ALWAYS)  # strictest last
 SECOND_FACTORS = (Cluster.SecondFactor.OFF, Cluster.SecondFactor.APPROVERS, Cluster.SecondFactor.ALL)  # strictest last
+# What a change of one of these does depends on the others, so the second admin sees and confirms all of them.
+DECISION_SYSTEM = ("decision_mode", "decision_url", "decision_secret", "decision_timeout", "decision_fallback")
 DECIDERS = {"policies": {"policies"}, "external": {"external"}, "both": {"policies", "external"}}
 JOB_RECOVERIES = ("off", "shadow", "approve", "enforce")  # strictest first
-CHANGED = audit.SECRET_CHANGED.after  # in place of a secret
+SET, REPLACED, CLEARED = "set", "replaced", "cleared"  # in place of a secret
 GUARDS, SETTINGS, RESUME = "guards", "settings", "resume"  # kinds of changes
 
 
@@ -61,6 +63,7 @@ def loosens_settings(cluster: Cluster, changes: Mapping[str, Any]) -> bool:
         or (bool(cluster.acted_on_by) and not changes.get("acted_on_by", cluster.acted_on_by))
         or (cluster.action_lease and not changes.get("action_lease", True))
         or (cluster.drills == Cluster.Drills.RECORD and changes.get("drills") == Cluster.Drills.ACT)
+        or _asks_no_more(cluster, changes)
         or not DECIDERS[changes.get("decision_mode", cluster.decision_mode)] <= DECIDERS[cluster.decision_mode]
         or _falls_back(cluster, changes.get("decision_fallback", cluster.decision_fallback))
         or changes.get("decision_url", cluster.decision_url) != cluster.decision_url
@@ -80,6 +83,13 @@ def _recovers_more(cluster: Cluster, job_recovery: str) -> bool:
 
 def _falls_back(cluster: Cluster, fallback: str) -> bool:
     return cluster.decision_fallback == Cluster.Fallback.HOLD and fallback == Cluster.Fallback.POLICIES
+
+
+def _asks_no_more(cluster: Cluster, changes: Mapping[str, Any]) -> bool:
+    """Returns whether a decision system, which can hold a node back, is not asked any more."""
+    wanted = changes.get("decision_mode", cluster.decision_mode)
+    asked = cluster.decision_mode != Cluster.DecisionMode.POLICIES and bool(cluster.decision_url)
+    return asked and wanted == Cluster.DecisionMode.POLICIES
 
 
 def _signs_otherwise(cluster: Cluster, changes: Mapping[str, Any]) -> bool:
@@ -109,6 +119,20 @@ def loosens_guards(cluster: Cluster, patch: object) -> bool:
     return bool(guards.loosened(before, guards.merge(before, patch)))
 
 
+def judged_again(kind: str, changes: Mapping[str, Any], *, may_loosen: bool) -> Callable[[Cluster], None]:
+    """A check for ``cluster_settings``, under the lock of the cluster's row: two changes at once could loosen together.
+
+    ``may_loosen``: the person may make a change that loosens, where no second admin is asked for. Raises ChangeRefused.
+    """
+
+    def check(row: Cluster) -> None:
+        loosens = loosens_guards(row, changes) if kind == GUARDS else loosens_settings(row, changes)
+        if loosens and (row.second_admin or not may_loosen):
+            raise ChangeRefused(reasons.of("settings_changed_meanwhile"))
+
+    return check
+
+
 def needs_second(cluster: Cluster | None) -> bool:
     """Returns whether a change that loosens waits: the cluster asks for it, or for all clusters, one of them."""
     return cluster.second_admin if cluster is not None else Cluster.objects.filter(second_admin=True).exists()
@@ -126,23 +150,26 @@ def request(
 ) -> PendingChange:
     """Stores a change that waits for another admin. ``requesters``: the people who count as the requester.
 
-    Raises FieldError for an address that was masked, and for a secret of the wrong length.
+    Raises FieldError for an address that was masked, and for a secret of the wrong length or that cannot be encrypted.
     """
     cluster_settings.check_decision_system(changes)
+    row = PendingChange(
+        cluster=cluster,
+        kind=kind,
+        changes={name: _sealed(name, value) for name, value in changes.items()},
+        secret=changes.get("decision_secret", ""),
+        before=_present_values(cluster, kind, _concerned(kind, changes)),
+        requested_by=actor,
+        requesters=list(requesters),
+        reason=reason,
+        requested_at=now,
+        expires_at=now + VALID_FOR,
+    )
     with transaction.atomic():
-        PendingChange.objects.filter(expires_at__lte=now).exclude(secret="").update(secret="")
-        row = PendingChange.objects.create(
-            cluster=cluster,
-            kind=kind,
-            changes={name: CHANGED if name in cluster_settings.SECRET else value for name, value in changes.items()},
-            secret=changes.get("decision_secret", ""),
-            before=_before(cluster, kind, changes),
-            requested_by=actor,
-            requesters=list(requesters),
-            reason=reason,
-            requested_at=now,
-            expires_at=now + VALID_FOR,
-        )
+        try:
+            row.save()
+        except encryption.KeysUnusable as error:
+            raise FieldError("", error.reason, conflict=True) from error
         _note(row, audit.ChangeRequested, actor=actor, reason=reason, now=now, requesters=tuple(requesters))
     return row
 
@@ -161,7 +188,7 @@ def confirm(
             raise ChangeRefused(reasons.of("change_own", change=str(row.pk)))
         if requester_is_gone:
             raise ChangeRefused(reasons.of("vote_of_gone", by=row.requested_by))
-        if _before(row.cluster, row.kind, row.changes) != row.before:
+        if _present_values(row.cluster, row.kind, row.before) != row.before:
             raise ChangeRefused(reasons.of("change_outdated", change=str(row.pk)))
         changes = _requested(row)
         _close(row, PendingChange.State.CONFIRMED, actor=actor, now=now)
@@ -192,27 +219,58 @@ def _close(row: PendingChange, state: str, *, actor: str, now: datetime) -> None
     row.save(update_fields=["state", "answered_by", "answered_at", "secret"])
 
 
-def _before(cluster: Cluster | None, kind: str, changes: Mapping[str, Any]) -> dict[str, Any]:
+def _concerned(kind: str, changes: Mapping[str, Any]) -> Collection[str]:
+    """The names whose values a change relies on: its own, and with one of a decision system all of that system."""
+    with_it = DECISION_SYSTEM if kind == SETTINGS and not changes.keys().isdisjoint(DECISION_SYSTEM) else ()
+    return {**changes, **dict.fromkeys(with_it)}
+
+
+def _present_values(cluster: Cluster | None, kind: str, names: Iterable[str]) -> dict[str, Any]:
+    """The present values of these settings or guards; of a pause, the mode."""
     if kind == GUARDS and cluster is not None:
         present = guards.to_json(queries.guards_of(cluster))
-        return {name: present[name] for name in changes}
+        return {name: present[name] for name in names}
     if kind == SETTINGS and cluster is not None:
-        return {name: _present(cluster, name) for name in changes}
+        return {name: _present(cluster, name) for name in names}
     row = cluster or runtime.installation()
     return {"mode": row.mode, "resumes_as": row.resumes_as}
 
 
 def _present(cluster: Cluster, name: str) -> Any:
-    """The present value of a setting; of a secret, a mark by which another one is noticed."""
-    if name in cluster_settings.SECRET:
-        return _mark(encryption.peek(cluster, name) or "")
-    return getattr(cluster, name)
+    """The present value of a setting; of a secret, a mark by which another one is noticed, "" if it is not set."""
+    if name not in cluster_settings.SECRET:
+        return getattr(cluster, name)
+    if not encryption.is_set(cluster, name):
+        return ""
+    return _mark(name, encryption.peek(cluster, name) or "")
+
+
+def _sealed(name: str, value: Any) -> Any:
+    """A requested value as the row stores it. The secret has a column of its own."""
+    if name not in cluster_settings.SECRET:
+        return value
+    return REPLACED if value else CLEARED
 
 
 def _requested(row: PendingChange) -> dict[str, Any]:
-    """The patch with the secret in it. Raises SecretUnreadable."""
-    secret = {name: row.secret for name in cluster_settings.SECRET if name in row.changes}
-    return {**row.changes, **secret}
+    """The patch with the secret in it. Raises ChangeRefused if that is gone or cannot be read."""
+    found = dict(row.changes)
+    for name in cluster_settings.SECRET:
+        if name not in found:
+            continue
+        try:
+            secret = row.secret
+        except encryption.SecretUnreadable as unreadable:
+            raise ChangeRefused(unreadable.reason) from unreadable
+        if bool(secret) != (found[name] == REPLACED):
+            raise ChangeRefused(reasons.of("change_closed", change=str(row.pk), state=reasons.state("expired")))
+        found[name] = secret
+    return found
+
+
+def forget_expired(*, now: datetime) -> None:
+    """Deletes the secrets of changes that nobody confirmed in time."""
+    PendingChange.objects.filter(expires_at__lte=now).exclude(secret="").update(secret="")
 
 
 def _set_guards(row: PendingChange, changes: Mapping[str, Any], actor: str, now: datetime) -> None:
@@ -239,22 +297,22 @@ _APPLY: Mapping[str, Callable[[PendingChange, Mapping[str, Any], str, datetime],
 def shown(values: Mapping[str, Any]) -> dict[str, Any]:
     """Returns ``changes`` or ``before`` as people and the audit log see them: no secret, and no key in an address.
 
-    A masked address ends with a mark, so that two which differ only in what is masked do not look the same.
+    A masked address ends with a mark. Two that differ only in what is masked look different by it.
     """
     return {name: _shown(name, value) for name, value in values.items()}
 
 
 def _shown(name: str, value: Any) -> Any:
     if name in cluster_settings.SECRET:
-        return CHANGED if value == CHANGED else ""
+        return value if value in (REPLACED, CLEARED, "") else SET
     if isinstance(value, str) and masked_addresses.has_key(value):
-        return f"{masked_addresses.mask_text(value)} #{_mark(value)}"
+        return f"{masked_addresses.mask_text(value)} #{_mark(name, value)}"
     return masked_addresses.mask(value)
 
 
-def _mark(secret: str) -> str:
-    """Six digits that differ for different secrets. Only with the portal's own key can a guess be tried."""
-    return salted_hmac(__name__, secret, algorithm="sha256").hexdigest()[:6]
+def _mark(name: str, value: str) -> str:
+    """Six hexadecimal digits, almost always others for another value. Only with the portal's key can one be guessed."""
+    return salted_hmac(f"{__name__}.{name}", value, algorithm="sha256").hexdigest()[:6]
 
 
 def _note(

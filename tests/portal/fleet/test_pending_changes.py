@@ -5,15 +5,16 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from django.db.models import Value
 from django.test import Client
 from django.utils import timezone
 
 from kcover_portal.accounts import services as accounts
 from kcover_portal.accounts.models import User
 from kcover_portal.encryption import stored
-from kcover_portal.fleet import queries as fleet
+from kcover_portal.fleet import queries as fleet, tasks
 from kcover_portal.fleet.models import Cluster, PendingChange
-from kcover_portal.fleet.services import pending_changes
+from kcover_portal.fleet.services import cluster_settings, pending_changes
 from kcover_portal.ledger.models import Entry
 from kcover_portal.runtime.models import Installation
 from tests.codes import refused
@@ -253,8 +254,9 @@ def test_another_secret_waits_and_is_never_shown(east: Cluster, ada: Api, bea: A
     old, new = "old" * 10, "" if cleared else "new" * 10
     keep_secret(east, old)
     waits = patch(ada, "", {"decision_secret": new, "mode": "enforce", "reason": "rotation"})
-    assert (waits.status_code, waits.json()["changes"]["decision_secret"]) == (202, "changed")
-    assert waits.json()["before"]["decision_secret"] == ""
+    said = "cleared" if cleared else "replaced"
+    assert (waits.status_code, waits.json()["changes"]["decision_secret"]) == (202, said)
+    assert waits.json()["before"]["decision_secret"] == "set"
     told = [waits.content.decode(), bea.client.get("/safety/").content.decode(), bea.get("changes").content.decode()]
     assert stored_row(PendingChange.objects.get()) == ([] if cleared else ["secret"]), "encrypted, and nowhere else"
     assert fleet.callback_secrets(east, now=timezone.now()) == [old]
@@ -279,7 +281,7 @@ def test_a_secret_of_an_expired_change_is_deleted(east: Cluster, ada: Api) -> No
     keep_secret(east, "old" * 10)
     patch(ada, "", {"decision_secret": "new" * 10})
     PendingChange.objects.update(expires_at=timezone.now())
-    patch(ada, "", {"mode": "enforce"})
+    tasks.prune()
     assert not PendingChange.objects.exclude(secret="").exists()
 
 
@@ -296,6 +298,73 @@ def test_a_system_whose_silence_holds_the_node_may_be_silenced_at_once(
     assert patch(ada, "", {"decision_timeout": 30}).status_code == 200
     both = patch(ada, "", {"decision_timeout": 2, "decision_fallback": "policies"})
     assert both.status_code == 202, "what holds at present does not count"
+
+
+def test_a_secret_that_is_gone_clears_nothing(east: Cluster, ada: Api, bea: Api) -> None:
+    """A process whose clock is ahead deletes it, and one whose clock is behind still sees the change open."""
+    keep_secret(east, "old" * 10)
+    change = patch(ada, "", {"decision_secret": "new" * 10}).json()["id"]
+    pending_changes.forget_expired(now=timezone.now() + timedelta(days=2))
+    assert problem(bea.post(f"changes/{change}/confirm"), 409)["code"] == "change_closed"
+    east.refresh_from_db()
+    assert east.decision_secret == "old" * 10
+
+
+def test_a_secret_without_its_key_is_refused_on_the_page(east: Cluster, ada: Api, bea: Api) -> None:
+    keep_secret(east, "old" * 10)
+    change = patch(ada, "", {"decision_secret": "new" * 10}).json()["id"]
+    PendingChange.objects.filter(pk=change).update(secret=Value("e1:k9:broken"))
+    page = bea.client.post(f"/safety/changes/{change}/confirm/", {"reason": "agreed"})
+    assert page.status_code == 422
+    assert PendingChange.objects.get().state == "open"
+
+
+def test_what_a_change_relies_on_may_not_change_before_it_is_confirmed(east: Cluster, ada: Api, bea: Api) -> None:
+    """Ada asks for rules in place of a silent system, and then silences it: each of these steps is allowed alone."""
+    keep_secret(east, "old" * 10)
+    Cluster.objects.update(decision_mode="external", decision_fallback="hold", decision_timeout=20)
+    change = patch(ada, "", {"decision_fallback": "policies"}).json()["id"]
+    lines = bea.client.get("/safety/").content.decode()
+    assert "decision_timeout: 20" in lines
+    assert "decision_secret: set" in lines
+    assert patch(ada, "", {"decision_timeout": 1, "decision_secret": ""}).status_code == 200
+    assert problem(bea.post(f"changes/{change}/confirm"), 409)["code"] == "change_outdated"
+
+
+def test_a_system_that_is_asked_no_more_waits(east: Cluster, ada: Api) -> None:
+    """In mode ``both`` its answer, or its silence, can hold a node back."""
+    Cluster.objects.update(second_admin=True, decision_mode="both", decision_url="https://decisions.example")
+    assert patch(ada, "", {"decision_mode": "policies"}).status_code == 202
+    Cluster.objects.update(decision_url="")
+    assert patch(ada, "", {"decision_mode": "policies"}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("kind", "first", "second"),
+    [
+        (
+            "settings",
+            {"decision_fallback": "hold", "decision_timeout": 1, "decision_secret": ""},
+            {"decision_fallback": "policies"},
+        ),
+        ("guards", {"breaker": {"limit": 1}}, {"breaker": {"limit": 5}}),
+    ],
+)
+def test_two_changes_at_once_that_tighten_alone_do_not_loosen_together(
+    east: Cluster, kind: str, first: dict[str, Any], second: dict[str, Any], now: datetime
+) -> None:
+    keep_secret(east, "old" * 10)
+    Cluster.objects.update(decision_mode="external", decision_timeout=20)
+    cluster_settings.set_guards(east, {"breaker": {"limit": 10}}, actor="user:ada", reason="", now=now)
+    stale = Cluster.objects.get(pk=east.pk)
+    change = cluster_settings.set_guards if kind == "guards" else cluster_settings.set_cluster
+    for body in (first, second):
+        judge = pending_changes.loosens_guards if kind == "guards" else pending_changes.loosens_settings
+        assert not judge(stale, body), "each was judged before the other one"
+    said = {"actor": "user:ada", "reason": "", "now": now}
+    change(east, first, **said, check=pending_changes.judged_again(kind, first, may_loosen=True))
+    with refused(pending_changes.ChangeRefused, "settings_changed_meanwhile"):
+        change(east, second, **said, check=pending_changes.judged_again(kind, second, may_loosen=True))
 
 
 @pytest.mark.parametrize("secret", ["short", "x" * 201])

@@ -272,7 +272,12 @@ class Clusters(base.ReadViewSet[Cluster]):
                 raise FieldError(name, reasons.of("change_apart", names=", ".join(LOOSENS)))
             return changes.ask(request, cluster, "settings", body, reason=reason)
         cluster_settings.set_cluster(
-            cluster, body, actor=accounts.actor(principal(request)), reason=reason, now=timezone.now()
+            cluster,
+            body,
+            actor=accounts.actor(principal(request)),
+            reason=reason,
+            now=timezone.now(),
+            check=pending_changes.judged_again(pending_changes.SETTINGS, body, may_loosen=loosens),
         )
         return Response(ClusterSerializer(cluster).data)
 

@@ -64,7 +64,12 @@ class Guards(base.ActionView):
             if pending_changes.loosens_guards(cluster, patch) and pending_changes.needs_second(cluster):
                 return changes.ask(request, cluster, "guards", patch, reason=reason)
             changed = cluster_settings.set_guards(
-                cluster, patch, actor=accounts.actor(principal(request)), reason=reason, now=timezone.now()
+                cluster,
+                patch,
+                actor=accounts.actor(principal(request)),
+                reason=reason,
+                now=timezone.now(),
+                check=pending_changes.judged_again(pending_changes.GUARDS, patch, may_loosen=True),
             )
         except guards.SettingError as error:
             raise FieldError(error.path or "guards", error.reason) from error
