@@ -15,8 +15,11 @@ from kcover.faults import catalog, fault
 from kcover.policy import document
 from kcover.values import digests, durations
 
-# Codes of reasons: the rule is about other faults.
+# Codes of reasons: the rule is about other faults, or leaves out reports of this kind.
 FOR_OTHER_FAULTS: Final = frozenset({"means_xids", "lists_xids", "lists_others", "names_others"})
+LEFT_OUT: Final = frozenset(
+    {"program_fault", "harmless_report", "application_faults_left_out", "object_adds_node_faults_only"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

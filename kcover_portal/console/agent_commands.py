@@ -52,7 +52,8 @@ def of(token: ApiToken, secret: str, *, url: str) -> list[Form]:
 class Enrolment:
     """The agents that reported since a token was created, with it or with a credential obtained by it.
 
-    ``first``: the first of them; ``expected``: how many nodes with GPUs should report, 0 if the portal knows of none.
+    ``first``: the first of them; ``reported`` and ``expected``: how many nodes with GPUs report, and should. 0 if the
+    portal knows of none.
     """
 
     first: Sequence[Agent]
@@ -62,13 +63,15 @@ class Enrolment:
     @property
     def is_complete(self) -> bool:
         """Returns whether nothing more is to be waited for."""
-        return self.reported >= max(self.expected, 1)
+        return bool(self.first) and self.reported >= self.expected
 
 
 def enrolment(token: ApiToken) -> Enrolment:
     """How far the nodes have come that can report with the token."""
     names = [token.node] if token.node else token.children.exclude(node="").values("node")
     reported = Agent.objects.filter(node__cluster=token.cluster, node__name__in=names, seen_at__gte=token.created_at)
-    nodes = Node.objects.filter(cluster=token.cluster, in_cluster=True, gpus__gt=0)
     first = list(reported.select_related("node__cluster").order_by("seen_at")[:MAX_REPORTED])
-    return Enrolment(first, reported.count(), 1 if token.node else nodes.count())
+    if token.node:
+        return Enrolment(first, len(first), 1)
+    nodes = Node.objects.filter(cluster=token.cluster, in_cluster=True, gpus__gt=0)
+    return Enrolment(first, reported.filter(node__in=nodes).count(), nodes.count())

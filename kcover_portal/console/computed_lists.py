@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from django.http import QueryDict
 
@@ -12,6 +12,7 @@ from kcover_portal.accounts.models import User
 from kcover_portal.console.list_query import Column, ParameterProblem
 
 Row = TypeVar("Row")
+MAX_LENGTH: Final = 100  # characters of a filter
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,18 +25,23 @@ class ComputedRows(Generic[Row]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComputedListing(Generic[Row]):
-    """One such list. ``find`` reads the rows that a person sees and the address asks for, at a time.
+    """One such list. ``find`` reads the rows that a person sees and the ``filters`` in the address ask for, at a time.
 
     ``orders``: the value by which a column of ``table`` sorts, by its name. ``choices``: the values of filters.
     ``columns`` of its export: a stable name, and the value of a row.
     """
 
     name: str
+    filters: Sequence[str]
     find: Callable[[User, QueryDict, datetime], ComputedRows[Row]]
     columns: Mapping[str, Callable[[Row], Any]]
     choices: Mapping[str, Collection[str]] = field(default_factory=dict)
     table: Sequence[Column] = ()
     orders: Mapping[str, Callable[[Row], Any]] = field(default_factory=dict)
+
+    def asked(self, parameters: QueryDict) -> dict[str, str]:
+        """The filters in the address, by name; "" for one that is not set."""
+        return {name: parameters.get(name, "").replace("\0", "").strip()[:MAX_LENGTH] for name in self.filters}
 
     def sort(self, parameters: QueryDict) -> str:
         """The column by which the rows are sorted, with ``-`` before it if downwards; "" for the usual order."""

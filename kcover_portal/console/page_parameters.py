@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from django.http import HttpRequest
+from django.http import HttpRequest, QueryDict
 
 from kcover_portal.console.list_query import ParameterProblem
 from kcover_portal.shared_reads import parameters
@@ -27,11 +27,14 @@ KNOWN: Final[Mapping[str, tuple[str, ...]]] = {
 def problems(request: HttpRequest) -> list[ParameterProblem]:
     """The parameters of the address that the page does not know; none for a page that is not in ``KNOWN``."""
     page = request.resolver_match.url_name if request.resolver_match else None
-    known = KNOWN.get(page or "")
-    if known is None:
-        return []
+    return [] if page is None or page not in KNOWN else unknown_to(page, request.GET)
+
+
+def unknown_to(page: str, given: QueryDict) -> list[ParameterProblem]:
+    """The parameters that a page in ``KNOWN`` does not know."""
+    known = KNOWN[page]
     return [
-        ParameterProblem(name, ", ".join(request.GET.getlist(name)), parameters.unknown(name, known))
-        for name in request.GET
+        ParameterProblem(name, ", ".join(given.getlist(name)), parameters.unknown(name, known))
+        for name in given
         if name not in known
     ]

@@ -6,6 +6,7 @@ that fails before it serves waits longer each time, and invalid settings end the
 
 import argparse
 import logging
+import pickle  # nosec B403 - only its errors
 import sys
 import time
 from collections.abc import Sequence
@@ -38,7 +39,7 @@ class Supervisor(Multiprocess):
         self.status = 0
         self._failures = 0  # processes that ended before they served, since one has served
         self._served: set[Process] = set()
-        self._answered: dict[Process, float] = {}  # since when each owes an answer, on the monotonic clock
+        self._asked: dict[Process, float] = {}  # since when each owes an answer, on the monotonic clock
         self._due: dict[Process, float] = {}  # in place of those that have ended, on the monotonic clock
 
     def keep_subprocess_alive(self) -> None:
@@ -55,6 +56,11 @@ class Supervisor(Multiprocess):
                 self.processes[place] = Process(self.config, self.sockets)
                 self.processes[place].start()
 
+    def handle_hup(self) -> None:
+        """Nothing, as for the two below: the handlers of uvicorn wait for a process that hangs."""
+
+    handle_ttin = handle_ttou = handle_hup
+
     def join_all(self) -> None:
         """Waits for the processes, which were told to end, and kills those that do not."""
         until = time.monotonic() + END_SECONDS + SPARE_SECONDS
@@ -69,16 +75,15 @@ class Supervisor(Multiprocess):
         """Returns whether the process runs and has answered of late. Never waits: SIGTERM is handled at once."""
         now = time.monotonic()
         try:
-            if process not in self._answered:
-                process.parent_conn.send(b"ping")
-                self._answered[process] = now
-            elif process.parent_conn.poll():
+            if process in self._asked and process.parent_conn.poll():
                 self._note(process, started=process.parent_conn.recv())
+                del self._asked[process]
+            if process not in self._asked:
                 process.parent_conn.send(b"ping")
-                self._answered[process] = now
-        except (OSError, EOFError):
+                self._asked[process] = now
+        except (OSError, EOFError, pickle.UnpicklingError):
             return False
-        return process.process.is_alive() and now - self._answered[process] < self.config.timeout_worker_healthcheck
+        return process.process.is_alive() and now - self._asked[process] < self.config.timeout_worker_healthcheck
 
     def _note(self, process: Process, *, started: bool) -> None:
         if started and process not in self._served:
@@ -89,7 +94,7 @@ class Supervisor(Multiprocess):
         """Ends a process that does not answer, if it has not ended, and decides when another one takes its place."""
         process.kill()
         process.join()
-        self._answered.pop(process, None)
+        self._asked.pop(process, None)
         if process.exitcode == STARTUP_FAILURE:  # the next one would fail in the same way
             log.error("A server process cannot start, so web ends.")
             self.status = STARTUP_FAILURE

@@ -6,7 +6,7 @@ from typing import Final
 
 from kcover import reasons
 from kcover.machines import risk
-from kcover.reports import downtime, lemons, report
+from kcover.reports import downtime, lemons, report, rescues
 from kcover.reports.lemons import Lemon
 from kcover.reports.records import By
 from kcover_portal.accounts.queries import Scope
@@ -49,7 +49,7 @@ def period(since: datetime | None, until: datetime | None, *, now: datetime) -> 
 
 def reliability(scope: Scope, cluster: Cluster | None, by: By, asked: Period) -> report.Report:
     """The report about the nodes that the scope covers, in one cluster or in all."""
-    since = asked.since - (asked.until - asked.since)
+    since = asked.since - (asked.until - asked.since) - rescues.AGAIN  # of the reboots at the beginning
     found = records.read(Part(scope, cluster), since=since, until=asked.until)
     return report.make(found, by, since=asked.since, until=asked.until)
 

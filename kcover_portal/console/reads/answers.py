@@ -14,6 +14,7 @@ from kcover_portal.rescue.models import Decision
 
 APPLIES: Final = _("This rule applies")
 NEAREST: Final = _("These cover the fault, but not here or not yet")
+LEFT_OUT: Final = _("These leave out faults of this kind")
 OTHERS: Final = _("These cover other faults")
 
 
@@ -40,7 +41,7 @@ def tried(decision: Decision) -> list[match.TriedRule]:
 
 def grouped(rules: Iterable[match.TriedRule]) -> list[RuleGroup]:
     """The rules by their result: the one that applies, those that cover the fault all the same, and the rest."""
-    found: dict[str | Promise, list[match.TriedRule]] = {APPLIES: [], NEAREST: [], OTHERS: []}
+    found: dict[str | Promise, list[match.TriedRule]] = {APPLIES: [], NEAREST: [], LEFT_OUT: [], OTHERS: []}
     for rule in rules:
         found[_group(rule)].append(rule)
     return [RuleGroup(title, members) for title, members in found.items() if members]
@@ -49,4 +50,6 @@ def grouped(rules: Iterable[match.TriedRule]) -> list[RuleGroup]:
 def _group(rule: match.TriedRule) -> str | Promise:
     if rule.matched:
         return APPLIES
-    return OTHERS if rule.because.code in match.FOR_OTHER_FAULTS else NEAREST
+    if rule.because.code in match.FOR_OTHER_FAULTS:
+        return OTHERS
+    return LEFT_OUT if rule.because.code in match.LEFT_OUT else NEAREST

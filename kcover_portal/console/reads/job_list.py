@@ -16,19 +16,12 @@ from kcover_portal.console.list_query import Column
 from kcover_portal.jobs import queries
 from kcover_portal.kube import port
 
-FILTERS: Final = ("q", "cluster", "namespace", "kind", "state")
-MAX_LENGTH: Final = 100  # characters of a filter
 URGENT_FIRST: Final = (queries.FAILED, queries.WAITING, queries.RESTARTING, queries.RUNNING, queries.STOPPED)
-
-
-def asked(parameters: QueryDict) -> dict[str, str]:
-    """The filters in the address, by name; "" for one that is not set."""
-    return {name: parameters.get(name, "").replace("\0", "").strip()[:MAX_LENGTH] for name in FILTERS}
 
 
 def find(user: User, parameters: QueryDict, now: datetime) -> ComputedRows[queries.JobView]:
     """Asks the API servers of the clusters that the person sees, and the address does not leave out."""
-    wanted, scope = asked(parameters), accounts.scope(user)
+    wanted, scope = JOBS.asked(parameters), accounts.scope(user)
     seen = scope.clusters().order_by("name")
     clusters = list(seen.filter(name=wanted["cluster"]) if wanted["cluster"] else seen)
     kind, state = JOBS.chosen("kind", parameters), JOBS.chosen("state", parameters)
@@ -39,6 +32,7 @@ def find(user: User, parameters: QueryDict, now: datetime) -> ComputedRows[queri
 
 JOBS: Final[ComputedListing[queries.JobView]] = ComputedListing(
     name="jobs",
+    filters=("q", "cluster", "namespace", "kind", "state"),
     find=find,
     table=(
         Column("name", gettext_lazy("Job"), ("name",)),

@@ -60,7 +60,7 @@ class Banner:
     def signs(self) -> list[Sign]:
         """The statements of the strip, the worst first: a narrow screen cuts the last ones."""
         found = dict.fromkeys([*self._modes(), *(Sign(alarm.look, alarm.cluster) for alarm in self.alarms)])
-        return sorted(found, key=lambda sign: TONES.index(sign.look.tone))
+        return sorted(found, key=lambda sign: [*TONES, sign.look.tone].index(sign.look.tone))
 
     @property
     def summary(self) -> str:

@@ -7,23 +7,26 @@ from django.urls import reverse
 from kcover.reports.records import By
 from kcover_portal.console.report_choice import Asked
 
+COUNTED = {"drill": "false", "program": "false"}  # of incidents
+
 
 def of(asked: Asked, key: str) -> str:
     """The address of the list; "" for a group that no list can show.
 
-    It has the rows that touch the period. The report counts faults by their beginning and rescues by their end.
+    It has the rows that touch the period. The report counts faults by their beginning and rescues by their end, and
+    leaves out faults that are only noted, and nodes without GPUs.
     """
     if not key:
         return ""
     match asked.by:
         case By.CODE:
             kind, _, code = key.partition(" ")
-            return _list(asked, "incidents", kind=kind, code=code) if code else ""
+            return _list(asked, "incidents", kind=kind, code=code, **COUNTED) if code else ""
         case By.CLUSTER:
-            return _list(asked, "incidents", cluster=key)
+            return _list(asked, "incidents", cluster=key, **COUNTED)
         case By.POOL:
             cluster, _, pool = key.partition("/")
-            return _list(asked, "incidents", cluster=cluster, pool=pool)
+            return _list(asked, "incidents", cluster=cluster, pool=pool, **COUNTED) if pool else ""
         case By.POLICY | By.RULE:
             return _list(asked, "rescues", **{asked.by: key})
         case _:

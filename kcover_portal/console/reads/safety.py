@@ -193,16 +193,15 @@ def _storm(
         return Gauge("storm", "", 0, None, "off")
     limit = max(storm.nodes, limits.Limit(percent=storm.percent).of(eligible))
     within = duration(storm.window)
+    note = _("nodes with the same symptom within %(within)s") % {"within": within}
     if storms:
-        note = _("nodes with the same symptom within %(within)s") % {"within": within}
         return Gauge("storm", "", max(len(row.scope) for row in storms), limit, "tripped", note)
     found = symptoms.widest_code(cluster.pk, since=now - storm.window)
     if found is None:
-        note = _("nodes with the same symptom within %(within)s") % {"within": within}
         return Gauge("storm", "", 0, limit, "calm", note)
     (kind, code), count = found
     note = _("nodes with %(fault)s within %(within)s") % {"fault": fault_name(kind, code), "within": within}
-    return Gauge("storm", "", count, limit, "near" if _state(count, limit) != "calm" else "calm", note)
+    return Gauge("storm", "", count, limit, "near" if count >= limit * NEAR_LIMIT_SHARE else "calm", note)
 
 
 def _rates(cluster: Cluster, settings: guards.Settings, eligible: int, *, now: datetime) -> list[Gauge]:

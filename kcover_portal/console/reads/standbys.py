@@ -18,8 +18,6 @@ from kcover_portal.rescue.models import Assignment, Step
 from kcover_portal.rescue.queries import standbys
 
 MAX_RETURNED_SHOWN = 10  # how many returned standbys are listed
-MAX_LENGTH: Final = 100  # characters of a filter
-FILTERS: Final = ("q", "cluster", "state")
 STATES: Final = ("ready", "reserved", "unfit")
 
 
@@ -82,11 +80,6 @@ class Standbys:
         return bool(self.pools or self.assignments or self.shortages)
 
 
-def asked(parameters: QueryDict) -> dict[str, str]:
-    """The filters in the address, by name; "" for one that is not set."""
-    return {name: parameters.get(name, "").replace("\0", "").strip()[:MAX_LENGTH] for name in FILTERS}
-
-
 def find(user: User, parameters: QueryDict, now: datetime) -> ComputedRows[Spare]:
     """The standbys by cluster and name that the person sees, and the address does not leave out."""
     return ComputedRows(chosen(_spares(clusters(user, parameters), now=now), parameters))
@@ -94,18 +87,19 @@ def find(user: User, parameters: QueryDict, now: datetime) -> ComputedRows[Spare
 
 def clusters(user: User, parameters: QueryDict) -> QuerySet[Cluster]:
     """The clusters that the person sees whole, and the address does not leave out."""
-    seen, name = accounts.clusters_of(user), asked(parameters)["cluster"]
+    seen, name = accounts.clusters_of(user), STANDBYS.asked(parameters)["cluster"]
     return seen.filter(name=name) if name else seen
 
 
 def chosen(spares: Iterable[Spare], parameters: QueryDict) -> list[Spare]:
     """The standbys that the address does not leave out by state or name."""
-    text, state = asked(parameters)["q"].casefold(), STANDBYS.chosen("state", parameters)
+    text, state = STANDBYS.asked(parameters)["q"].casefold(), STANDBYS.chosen("state", parameters)
     return [one for one in spares if state in ("", one.state) and text in one.node.name.casefold()]
 
 
 STANDBYS: Final[ComputedListing[Spare]] = ComputedListing(
     name="standbys",
+    filters=("q", "cluster", "state"),
     find=find,
     choices={"state": STATES},
     columns={

@@ -21,7 +21,7 @@ THEN_OF_DRAIN: Final[dict[str, str | Promise]] = {
     "force": _("then the pods that are left are deleted"),
 }
 
-THEN_HEALTHY = _("then the node counts as healthy, if no fault comes before")
+THEN_HEALTHY = _("then the last checks follow")
 THEN_AGAIN = _("then the plan starts over")
 # By the code of the reason why a verification waits: how long after the repair it does so at most.
 LIMITS_OF_VERIFY: Final[Mapping[str, timedelta]] = {

@@ -10,7 +10,7 @@ from django.views.decorators.http import require_GET
 
 from kcover import audit
 from kcover_portal.accounts import queries as accounts
-from kcover_portal.console import exports, lists
+from kcover_portal.console import exports, lists, page_parameters
 from kcover_portal.console.access import Request, place, signed_in
 from kcover_portal.console.computed_lists import ComputedListing
 from kcover_portal.console.list_query import ParameterProblem
@@ -50,7 +50,7 @@ def export(request: Request, name: str, shape: str) -> HttpResponseBase:
 def _computed(request: Request, listing: ComputedListing[Any], shape: str) -> HttpResponseBase:
     """The export of rows that no table has; 503 if a cluster does not answer, because its rows would be missing."""
     now = timezone.now()
-    if problems := listing.problems(request.GET):
+    if problems := [*page_parameters.unknown_to(listing.name, request.GET), *listing.problems(request.GET)]:
         return _refused(problems)
     with place(request, concurrency_limits.CLUSTER_READS):
         found = listing.find(request.user, request.GET, now)

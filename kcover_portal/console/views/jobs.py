@@ -47,8 +47,8 @@ def jobs(request: Request) -> HttpResponse:
         "sort": sort,
         "keep": [("sort", sort)],
         "problems": job_list.JOBS.problems(request.GET),
-        "form": list_filters.of_computed(job_list.asked(request.GET), job_list.choices(request.user)),
-        "any": any(job_list.asked(request.GET).values()),
+        "form": list_filters.of_computed(job_list.JOBS.asked(request.GET), job_list.choices(request.user)),
+        "any": any(job_list.JOBS.asked(request.GET).values()),
         "repairs": repairs,
     }
     return render(request, "console/pages/jobs.html", context)

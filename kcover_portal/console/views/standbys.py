@@ -22,7 +22,7 @@ def standbys(request: Request) -> HttpResponse:
     """Standbys by pool, assignments, assignment rules and shortages."""
     now, listing = timezone.now(), reads.STANDBYS
     found = reads.of(list(reads.clusters(request.user, request.GET)), now=now)
-    is_narrowed = any(reads.asked(request.GET).values())
+    is_narrowed = any((asked := listing.asked(request.GET)).values())
     pools = [(pool, reads.chosen(pool.spares, request.GET)) for pool in found.pools]
     context = {
         "standbys": found,
@@ -30,7 +30,7 @@ def standbys(request: Request) -> HttpResponse:
         "is_narrowed": is_narrowed,
         "list": listing,
         "problems": listing.problems(request.GET),
-        "form": list_filters.of_computed(reads.asked(request.GET), _choices(request)),
+        "form": list_filters.of_computed(asked, _choices(request)),
         "policy": policies.policies(policies.STANDBY).first(),
         "matches": policies.standby_rules(),
         "label": standby.LABEL,

@@ -123,7 +123,7 @@ def reports(request: Request, pk: int) -> HttpResponse:
     require_admin_somewhere(request)
     token = get_object_or_404(_administered(request).filter(kind=ApiToken.Kind.AGENT), pk=pk)
     found = agent_commands.enrolment(token)
-    if not found.reported:
+    if not found.first:
         return HttpResponse(status=204)
     status = STOP_POLLING if found.is_complete else 200
     return render(request, "console/parts/first_report.html", {"enrolment": found}, status=status)

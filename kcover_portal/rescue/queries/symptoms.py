@@ -10,7 +10,8 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
-from django.db.models import Count, Exists, Min, Q, QuerySet
+from django.db.models import Case, Count, Exists, F, Min, Q, QuerySet, Value, When
+from django.db.models.functions import Concat
 
 from kcover.decisions import guards
 from kcover.faults import fault
@@ -191,11 +192,19 @@ def _open_storms(cluster: int, *, without: int | None = None) -> QuerySet[Incide
 def widest_code(cluster: int, *, since: datetime) -> tuple[Code, int] | None:
     """The code that the most nodes of the cluster have shown since a time, and how many; None without a fault.
 
-    Each by its own name: what one source calls otherwise is another one here.
+    An Xid that a source tells under a name of its own counts as that Xid. Programs, drills and notes do not count.
     """
-    rows = _recent(cluster, since=since).exclude(is_user_fault=True).order_by().values("kind", "code")
-    found = rows.annotate(nodes=Count("node", distinct=True)).order_by("-nodes", "kind", "code").first()
-    return ((found["kind"], found["code"]), found["nodes"]) if found is not None else None
+    rows = _recent(cluster, since=since).exclude(is_user_fault=True).exclude(drill=True).exclude(severity="info")
+    told = Case(
+        When(kind__in=fault.SOURCE_KINDS, alias__startswith="xid ", then=F("alias")),
+        default=Concat("kind", Value(" "), "code"),
+    )
+    counted = rows.order_by().annotate(told=told).values("told").annotate(nodes=Count("node", distinct=True))
+    found = counted.order_by("-nodes", "told").first()
+    if found is None:
+        return None
+    kind, _, code = found["told"].partition(" ")
+    return (kind, code), found["nodes"]
 
 
 def _recent(cluster: int, *, since: datetime) -> QuerySet[Incident]:

@@ -230,7 +230,7 @@ def test_occurrences_and_decisions_are_listed(person, world: World):
     world.work()
     client = person("viewer")
     assert "Xid 95" in text(client.get("/occurrences/"))
-    assert "does not apply" in text(client.get("/decisions/"))
+    assert "No rule covers Xid 95." in text(client.get("/decisions/"))
     assert "No occurrences match these filters" in text(client.get("/occurrences/?q=zzz"))
     assert "No decisions match these filters" in text(client.get("/decisions/?q=zzz"))
 

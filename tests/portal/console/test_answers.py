@@ -64,12 +64,20 @@ def test_each_way_to_cover_other_faults_is_known() -> None:
     """A new reason of ``match`` for another fault must not make a rule look near."""
     only, anything = document.Rule(index=0, priority=0, codes=("79",)), document.Rule(index=0, priority=0)
     named = document.Rule(index=0, priority=0, codes=("79",), checks=("dcgm",))
-    found = set()
-    for rule, kind in ((only, "xid"), (only, "alert"), (named, "xid"), (anything, "alert")):
-        because = match.fault_refusal(rule, kind=kind, code="74", application=False)
+    alerts = document.Rule(index=0, priority=0, kinds=("alert",), application_faults=False)
+    found = {}
+    for rule, kind, code, told in (
+        *((only, "xid", "74", {}), (only, "alert", "74", {}), (named, "xid", "74", {}), (anything, "alert", "74", {})),
+        *((anything, "xid", "43", {}), (alerts, "alert", "a", {"harmless": True})),
+        (alerts, "alert", "a", {"application": True}),
+    ):
+        because = match.fault_refusal(rule, kind=kind, code=code, **{"application": False, **told})
         assert because is not None
-        found.add(because.code)
-    assert found == match.FOR_OTHER_FAULTS
+        found[because.code] = answers.grouped([match.TriedRule("a#1", False, because)])[0].title
+    assert {code for code, title in found.items() if title == answers.OTHERS} == match.FOR_OTHER_FAULTS
+    assert {code for code, title in found.items() if title == answers.LEFT_OUT} == match.LEFT_OUT - {
+        "object_adds_node_faults_only"
+    }
 
 
 def test_the_pages_show_the_answer_and_fold_the_rules(decision: Decision, person: Person) -> None:

@@ -133,6 +133,7 @@ def test_jobs_are_exported_as_filtered(world: World, person: Person) -> None:
     assert [(row["name"], row["nodes"], row["state"]) for row in rows] == [("llm", [NODE], "running")]
     assert Entry.objects.filter(verb="list.exported").count() == 1
     assert viewer.get("/export/jobs.csv?state=weird").status_code == 400
+    assert viewer.get("/export/jobs.csv?staet=failed").status_code == 400
 
 
 def test_an_export_without_the_jobs_of_a_silent_cluster_is_refused(world: World, person: Person) -> None:

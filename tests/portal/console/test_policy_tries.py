@@ -7,6 +7,7 @@ from django.test import Client
 from django.utils import timezone
 
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.policies import services as policies
 from kcover_portal.policies.models import PolicyTry
 from kcover_portal.rescue.decide import policy_tries
 from tests.portal.api.conftest import add_node
@@ -100,6 +101,7 @@ def test_the_editor_counts_the_decisions_that_a_text_would_change(vera: Client, 
     row = PolicyTry.objects.get()
     assert (shown["open"], row.past, row.total) == (True, True, 1)
     policy_tries.advance(row.pk, clock=timezone.now)
+    assert vera.get(EFFECT).status_code == 405
     shown = vera.get(f"{EFFECT}{row.pk}/").context
     assert (shown["open"], shown["changed"]) == (False, 1)
     assert counted(vera, policy("a"), row)["tried"] == row, "the same text is counted once"
@@ -122,9 +124,28 @@ def test_a_try_that_somebody_began_goes_on(vera: Client) -> None:
 
 
 @pytest.mark.parametrize("text", ["x: [", ""])
-def test_an_invalid_text_is_not_counted(vera: Client, text: str) -> None:
-    assert "tried" not in counted(vera, text)
-    assert not PolicyTry.objects.exists()
+def test_an_invalid_text_is_not_counted_and_ends_the_count_before_it(vera: Client, text: str) -> None:
+    counted(vera, policy("a"))
+    before = PolicyTry.objects.get()
+    assert counted(vera, text, before)["tried"] is None
+    before.refresh_from_db()
+    assert before.state == "cancelled"
+    assert counted(vera, policy("b"))["tried"] is not None, "nothing of it is in the way"
+
+
+def test_a_try_that_somebody_asks_for_ends_the_count(vera: Client) -> None:
+    counted(vera, policy("a"))
+    row = PolicyTry.objects.get()
+    assert vera.post(NEW, {"text": policy("a"), "scope": "now", "counted": str(row.pk)}).status_code == 302
+    row.refresh_from_db()
+    assert (row.state, PolicyTry.objects.count()) == ("cancelled", 2)
+
+
+def test_a_text_is_counted_again_after_a_policy_was_published(vera: Client) -> None:
+    counted(vera, policy("a"))
+    row = PolicyTry.objects.get()
+    policies.apply(policy("c"), author="user:ada", reason="x", now=timezone.now())
+    assert counted(vera, policy("a"), row)["tried"].pk != row.pk
 
 
 def test_the_count_of_another_person_is_not_told(vera: Client, person: Any) -> None:

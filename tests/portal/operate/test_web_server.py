@@ -174,15 +174,17 @@ def test_a_process_that_ends_is_started_again(server: tuple[int, psutil.Process]
 
 
 def test_a_process_that_hangs_is_replaced(tmp_path: Path) -> None:
-    with serving(tmp_path, hung_seconds=5) as (_, main):
+    with serving(tmp_path, hung_seconds=15) as (_, main):
         before = workers(main)
         os.kill(min(before), signal.SIGSTOP)
         waiting.until(lambda: min(before) not in workers(main) and len(workers(main)) == 2, "another process")
+        assert max(before) in workers(main)
 
 
 def test_a_process_that_hangs_does_not_hold_up_the_end(tmp_path: Path) -> None:
     with serving(tmp_path, hung_seconds=10 * int(waiting.HANG_SECONDS)) as (_, main):
         os.kill(min(workers(main)), signal.SIGSTOP)
+        main.send_signal(signal.SIGHUP)
         main.terminate()
         assert not psutil.wait_procs([main], waiting.HANG_SECONDS)[1]
 

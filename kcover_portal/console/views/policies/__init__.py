@@ -22,3 +22,4 @@ begin_try = tries.begin
 cancel_try = tries.cancel
 one_try = tries.one
 effect = tries.effect
+one_effect = tries.one_effect

@@ -7,6 +7,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
+from kcover.reasons import Reason
 from kcover_portal.console import presentation
 from kcover_portal.console.access import Request, later, place, signed_in
 from kcover_portal.console.forms.policy_tries import Trial
@@ -15,7 +16,7 @@ from kcover_portal.console.views.policies.editor import SAMPLE
 from kcover_portal.lib import localization
 from kcover_portal.lib.errors import FieldError
 from kcover_portal.policies import queries, services
-from kcover_portal.policies.models import Policy, PolicyTry
+from kcover_portal.policies.models import Policy, PolicyTry, Revision
 from kcover_portal.rescue.decide import policy_tries as jobs
 from kcover_portal.runtime.services import concurrency_limits
 from kcover_portal.shared_reads import policy_tries
@@ -42,7 +43,10 @@ def begin(request: Request) -> HttpResponse:
     try:
         with place(request, concurrency_limits.VALIDATIONS):
             services.draft(text)
-        row = policy_tries.begin(request.user, text, **form.incidents(), now=timezone.now())
+        now, counted = timezone.now(), _counted(request)
+        if counted is not None:
+            jobs.cancel(counted, now=now)  # the editor began it by itself, and this is asked for
+        row = policy_tries.begin(request.user, text, **form.incidents(), now=now)
     except services.InvalidPolicies as error:
         return _show(request, shown | {"problems": error.problems}, status=422)
     except FieldError as error:
@@ -76,30 +80,34 @@ def cancel(request: Request, pk: int) -> HttpResponse:
     return redirect("console:policy-try-one", pk)
 
 
-@require_http_methods(["GET", "POST"])
+@require_POST
 @signed_in
-def effect(request: Request, pk: int | None = None) -> HttpResponse:
-    """How many of the last week's decisions a text would change: begins to count (POST), and tells the result (GET).
+def effect(request: Request) -> HttpResponse:
+    """Begins to count how many of the last week's decisions a text would change.
 
     The editor asks when somebody is about to publish. The same text is not counted twice, and another text ends the
     count of the one before.
     """
-    if pk is not None:
-        return _effect(request, {"tried": get_object_or_404(policy_tries.tries(request.user), pk=pk)})
-    text, before = request.POST.get("text", ""), _counted(request)
-    if before is not None and before.text == text and before.state in (*PolicyTry.OPEN, PolicyTry.State.DONE):
-        return _effect(request, {"tried": before})
-    now = timezone.now()
+    text, before, now = request.POST.get("text", ""), _counted(request), timezone.now()
+    if before is not None and _holds(before, text):
+        return _effect(request, before)
+    if before is not None:
+        jobs.cancel(before, now=now)
     try:
         with place(request, concurrency_limits.VALIDATIONS):
             services.draft(text)
-        if before is not None:
-            jobs.cancel(before, now=now)
-        return _effect(request, {"tried": policy_tries.begin(request.user, text, days=EFFECT_DAYS, now=now)})
+        return _effect(request, policy_tries.begin(request.user, text, days=EFFECT_DAYS, now=now))
     except services.InvalidPolicies:
-        return _effect(request, {})  # the validation beside it says why
+        return _effect(request)  # the validation beside it says why
     except jobs.TryRefused as error:
-        return _effect(request, {"refusal": error.reason})
+        return _effect(request, refusal=error.reason)
+
+
+@require_GET
+@signed_in
+def one_effect(request: Request, pk: int) -> HttpResponse:
+    """The progress of a count, then its result."""
+    return _effect(request, get_object_or_404(policy_tries.tries(request.user), pk=pk))
 
 
 def _counted(request: Request) -> PolicyTry | None:
@@ -108,12 +116,20 @@ def _counted(request: Request) -> PolicyTry | None:
     return policy_tries.tries(request.user).filter(pk=named).first() if KEY.fullmatch(named) else None
 
 
-def _effect(request: Request, context: dict[str, Any]) -> HttpResponse:
-    row = context.get("tried")
+def _holds(row: PolicyTry, text: str) -> bool:
+    """Returns whether the count is about this text, and no policy was published since."""
+    if row.text != text or row.state not in (*PolicyTry.OPEN, PolicyTry.State.DONE):
+        return False
+    return not Revision.objects.filter(at__gte=row.requested_at).exists()
+
+
+def _effect(request: Request, row: PolicyTry | None = None, *, refusal: Reason | None = None) -> HttpResponse:
+    is_open = row is not None and row.state in PolicyTry.OPEN
+    context = {"days": EFFECT_DAYS, "tried": row, "open": is_open, "refusal": refusal}
     if row is not None:
-        found = policy_tries.summary(request.user, row)
-        context |= {"open": row.state in PolicyTry.OPEN, "done": found.done, "changed": len(found.changed)}
-    return render(request, "console/parts/policy_effect.html", {"days": EFFECT_DAYS, **context})
+        context["done"] = row.total - len(row.pending)
+        context["changed"] = 0 if is_open else len(policy_tries.summary(request.user, row).changed)
+    return render(request, "console/parts/policy_effect.html", context)
 
 
 def _text(name: str) -> str:
