@@ -6,7 +6,7 @@ that fails before it serves waits longer each time, and invalid settings end the
 
 import argparse
 import logging
-import pickle  # nosec B403 - only its errors
+import pickle  # nosec B403
 import sys
 import time
 from collections.abc import Sequence
