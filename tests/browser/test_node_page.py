@@ -4,6 +4,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 from tests.browser.conftest import Open, TakeNode
+from tests.browser.pages import live
 from tests.story.product import Product
 
 RULES = {"rules": {"target-size": {"enabled": True}}}
@@ -36,6 +37,31 @@ def test_a_fault_is_a_mark_in_the_strip_of_its_node(open_page: Open, product: Pr
     expect(page.locator("#strip-table")).to_contain_text("Out of service: Isolated by the portal")
     marks.last.press("Enter")
     page.wait_for_url("**/incidents/**")
+
+
+def test_the_acts_follow_the_state_of_the_node_and_keep_the_focus(
+    open_page: Open, product: Product, take_node: TakeNode
+):
+    node = take_node()
+    page = open_page(f"/nodes/sim/{node}/")
+    live(page)
+    acts, dialog = page.locator("#node-acts"), page.get_by_role("dialog")
+    cordon, uncordon, drain = (
+        acts.get_by_role("link", name=name, exact=True) for name in ("Cordon", "Uncordon", "Drain")
+    )
+    expect(uncordon).to_be_hidden()
+    drain.click()
+    expect(dialog).to_contain_text("The plan")
+    assert product.post(f"/api/v1/nodes/sim/{node}/cordon", {"reason": "ticket 7"})[0] < 300
+    expect(uncordon).to_be_attached()  # below the dialog, which stays
+    expect(dialog).to_contain_text("The plan")
+    page.keyboard.press("Escape")
+    expect(drain).to_be_focused()  # the dialog was opened from there
+    uncordon.focus()
+    assert product.post(f"/api/v1/nodes/sim/{node}/uncordon", {"reason": "over"})[0] < 300
+    expect(cordon).to_be_visible()
+    expect(uncordon).to_be_hidden()
+    expect(acts.get_by_role("link").first).to_be_focused()  # the act that had the focus does not apply any more
 
 
 def test_the_dialog_of_an_enrolment_token_has_the_command_and_waits(open_page: Open, product: Product):

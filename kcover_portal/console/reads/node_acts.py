@@ -1,0 +1,39 @@
+"""The acts that apply to a node as it is now. Only what is shown: the server judges each act when it is requested."""
+
+from collections.abc import Collection, Sequence
+
+from kcover.plans import lifecycle
+from kcover_portal.console.reads.bulk_actions import NODE_VERBS
+from kcover_portal.fleet.models import Node
+from kcover_portal.incidents.models import Incident
+from kcover_portal.rescue.models import Rescue
+from kcover_portal.rescue.queries import needs_person, standbys
+
+
+def offered(node: Node, under_way: Rescue | None, open_incidents: Collection[Incident]) -> Sequence[str]:
+    """The acts of ``NODE_VERBS`` that change something on the node, in that order.
+
+    An act that only a guard, a pause or an exclusion holds back is offered: its dialog says what is in the way. So is
+    a cordon during a rescue, until the node is cordoned. A node that the cluster does not list has no act.
+    """
+    if not node.in_cluster:
+        return ()
+    applies = {
+        "cordon": not node.unschedulable,
+        "uncordon": node.unschedulable or bool(node.marks) or node.not_ready_since is not None,
+        "drain": under_way is None,
+        "reboot": under_way is None,
+        "release": under_way is not None or _has_something_to_release(node, open_incidents),
+    }
+    return [verb for verb in NODE_VERBS if applies[verb]]
+
+
+def _has_something_to_release(node: Node, open_incidents: Collection[Incident]) -> bool:
+    """Returns whether the portal left something on the node, or leaves its faults to people until it is released."""
+    if node.marks or node.not_ready_since is not None or node.probation_until is not None:
+        return True
+    closed = Rescue.objects.filter(node=node, state__in=lifecycle.CLOSED_RESCUE).order_by("-pk")
+    if closed.exclude(marks={}).exists() or standbys.standing_in(node) is not None:
+        return True
+    past = list(closed[:1])
+    return any(needs_person.blocking_rescue(past, incident) is not None for incident in open_incidents)

@@ -1,0 +1,112 @@
+"""The acts that the page of a node offers: those that change something on the node as it is now."""
+
+from collections.abc import Sequence
+
+import pytest
+from django.test import Client
+
+from kcover_portal.console.reads import node_acts
+from kcover_portal.fleet.models import Node
+from kcover_portal.incidents.models import Incident
+from kcover_portal.rescue import queries, services
+from kcover_portal.rescue.models import Rescue
+from tests.portal.rescue.world import World
+
+PAGE = "/nodes/c1/gpu-1/"
+AT_REST = ["cordon", "drain", "reboot"]
+
+
+def offered(world: World, name: str = "gpu-1") -> Sequence[str]:
+    node = world.node(name)
+    opened = Incident.objects.filter(node=node, state=Incident.State.OPEN)
+    return list(node_acts.offered(node, queries.open_on(node), opened))
+
+
+def closed(world: World, **more: object) -> Rescue:
+    shown = {"state": "cancelled", "requested_by": "user:x", "origin": "manual"}
+    times = {"opened_at": world.now, "closed_at": world.now}
+    return Rescue.objects.create(cluster=world.cluster, node=world.node(), **(shown | times | more))
+
+
+def test_a_node_at_rest_offers_no_return(make):
+    world = make(nodes=1)
+    assert offered(world) == AT_REST
+    world.kube.cordon("gpu-1")
+    world.sync()
+    assert offered(world) == ["uncordon", "drain", "reboot"]  # somebody else's cordon: there is nothing to release
+
+
+def test_a_node_under_rescue_offers_what_ends_the_rescue_and_a_cordon_until_it_has_one(make):
+    world = make(nodes=1)
+    Rescue.objects.create(
+        cluster=world.cluster, node=world.node(), origin="manual", requested_by="user:x", opened_at=world.now
+    )
+    assert offered(world) == ["cordon", "release"]
+    world.kube.cordon("gpu-1")
+    world.sync()
+    assert offered(world) == ["uncordon", "release"]
+
+
+def test_a_node_that_the_portal_has_isolated_offers_its_release(make):
+    world = make(nodes=1)
+    services.request(world.node(), "cordon", actor="user:ann", reason="ticket 7", now=world.now)
+    world.work()
+    world.sync()
+    assert offered(world) == ["uncordon", "drain", "reboot", "release"]
+
+
+@pytest.mark.parametrize(
+    "columns", [{"not_ready_since": True}, {"probation_until": True}], ids=["readiness taint", "probation"]
+)
+def test_what_the_portal_keeps_on_a_node_can_be_released(make, columns):
+    world = make(nodes=1)
+    Node.objects.update(**dict.fromkeys(columns, world.now))
+    assert "release" in offered(world)
+    assert ("uncordon" in offered(world)) == ("not_ready_since" in columns)
+
+
+def test_a_stopped_rescue_offers_a_release_only_while_it_holds_a_fault_back(make):
+    world = make(nodes=1, policy="")
+    closed(world)
+    assert offered(world) == AT_REST
+    world.fault(79)
+    assert offered(world) == [*AT_REST, "release"]
+    Incident.objects.update(state=Incident.State.CLOSED)
+    assert offered(world) == AT_REST
+    closed(world, marks={"cordon": True})
+    closed(world, state="succeeded")
+    assert offered(world) == [*AT_REST, "release"]
+
+
+def test_a_guard_or_a_pause_hides_no_act(make):
+    world = make(nodes=1)
+    world.cluster.mode = "paused"
+    world.cluster.save()
+    Node.objects.update(labels={"kcover.io/exclude": "true"})
+    assert offered(world) == AT_REST
+
+
+def test_a_node_that_left_the_cluster_offers_no_act(make):
+    world = make(nodes=1)
+    Node.objects.update(in_cluster=False)
+    assert offered(world) == []
+
+
+def test_the_acts_are_refreshed_with_the_page_and_only_for_those_who_may(make, person):
+    world = make(nodes=1)
+    client = person("operator")
+
+    def shown(client: Client, *, fragment: bool = False) -> list[str]:
+        text = client.get(PAGE, headers={"HX-Request": "true"} if fragment else {}).content.decode()
+        assert (text.count('hx-swap-oob="innerHTML:#node-acts"'), text.count('id="node-acts"')) == (
+            fragment,
+            not fragment,
+        )
+        return [verb for verb in ("cordon", "uncordon", "release") if f'id="act-{verb}"' in text]
+
+    assert shown(client) == shown(client, fragment=True) == ["cordon"]
+    world.kube.cordon("gpu-1")
+    world.sync()
+    assert shown(client, fragment=True) == ["uncordon"]
+    assert shown(person("viewer")) == []
+    assert client.get(f"{PAGE}release/").status_code == 200  # the server judges an act that is not shown
