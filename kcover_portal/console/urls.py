@@ -67,6 +67,7 @@ urlpatterns = [
     path("nodes/", nodes.nodes, name="nodes"),
     path("nodes/<slug:cluster>/<str:name>/", nodes.node, name="node"),
     path("nodes/<slug:cluster>/<str:name>/figures/", nodes.figures, name="node-figures"),
+    path("nodes/<slug:cluster>/<str:name>/report/", nodes.report, name="node-report"),
     path("nodes/<slug:cluster>/<str:name>/work/", nodes.work, name="node-work"),
     path("nodes/<slug:cluster>/<str:name>/probation/end/", nodes.end_probation, name="probation-end"),
     path("nodes/<slug:cluster>/<str:name>/<slug:verb>/", nodes.act, name="node-act"),

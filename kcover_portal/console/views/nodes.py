@@ -24,6 +24,7 @@ from kcover_portal.console.access import Request, lead, place, place_for_preview
 from kcover_portal.console.confirmation import confirm
 from kcover_portal.console.forms.cluster_settings import DOMAINS
 from kcover_portal.console.reads import (
+    agent_report,
     bulk_actions,
     dashboards,
     fleet,
@@ -133,6 +134,7 @@ def node(request: Request, cluster: str, name: str) -> HttpResponse:
         "checks": list(row.checks.all()),
         "incidents": opened,
         "rescue": active,
+        "rescues": Rescue.objects.filter(node=row).count(),
         "wait": waits.of(active, list(active.steps.all())) if active else None,
         "decisions": list(Decision.objects.filter(node=row).select_related("incident")[:5]),
         "why": timeline.why_not_healing(row, state=state, open_incidents=opened, now=now),
@@ -155,6 +157,19 @@ def figures(request: Request, cluster: str, name: str) -> HttpResponse:
     """What the GPUs of a node reported over time; a separate request, since the page is reloaded with every signal."""
     row = _find(request, cluster, name)
     return render(request, "console/parts/gpu_figures.html", {"history": gpu_figures.of(row, now=timezone.now())})
+
+
+@require_GET
+@signed_in
+def report(request: Request, cluster: str, name: str) -> HttpResponse:
+    """What the database holds of the reports of a node's agent; a separate request, because few people open it."""
+    row = _find(request, cluster, name)
+    found = agent_report.of(row)
+    if found is None:
+        raise Http404
+    received_at, text = found
+    context = {"node": row, "received_at": received_at, "report": text}
+    return render(request, "console/parts/agent_report.html", context)
 
 
 @require_GET
