@@ -25,12 +25,20 @@ from kcover_portal.rescue.models import Decision, Rescue, Step
 from kcover_portal.rescue.queries import last_decisions, needs_person
 
 MAX_ENTRIES = 60
-FLOW = ("fault", "decision", "rescue", "act", "step")  # the order of kinds with the same time
+FLOW = ("fault", "decision", "rescue", "act", "step", "end")  # the order of kinds with the same time
+# Another entry of the timeline tells these: a decision and its rescue are one opening, also with the guards that let a
+# request pass; a denial and the end of its rescue are one end; an incident tells its own close.
+_TOLD = (
+    audit.DecisionMade,
+    *(audit.RescueOpened, audit.GuardPassed),
+    *(audit.RescueEnded, audit.RescueRejected, audit.QuestionCancelled),
+    audit.IncidentClosed,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class TimelineEntry:
-    """One entry of the timeline; ``kind`` is fault, decision, rescue, step or act (an action of a person)."""
+    """One entry of the timeline; ``kind`` is one of FLOW: an act is an action of a person, an end that of a rescue."""
 
     at: datetime
     kind: str
@@ -43,7 +51,7 @@ class TimelineEntry:
 
 
 def of_node(node: Node, *, length: int = MAX_ENTRIES) -> list[TimelineEntry]:
-    """The newest ``length`` moments."""
+    """The newest ``length`` moments; what happened once is one entry."""
     moments = [*_faults(node, length), *_decisions(node, length), *_rescues(node, length), *_acts(node, length)]
     return sorted(moments, key=lambda moment: (moment.at, FLOW.index(moment.kind)), reverse=True)[:length]
 
@@ -76,6 +84,7 @@ def _faults(node: Node, length: int) -> list[TimelineEntry]:
 
 
 def _decisions(node: Node, length: int) -> list[TimelineEntry]:
+    """Decisions that led to no rescue: a rescue tells its own."""
     return [
         TimelineEntry(
             decision.at,
@@ -87,26 +96,26 @@ def _decisions(node: Node, length: int) -> list[TimelineEntry]:
             decision.incident_id,
             f"decision-{decision.pk}",
         )
-        for decision in Decision.objects.filter(node=node)[:length]
+        for decision in Decision.objects.filter(node=node, rescues=None)[:length]
     ]
 
 
 def _rescues(node: Node, length: int) -> list[TimelineEntry]:
     moments = []
-    for rescue in Rescue.objects.filter(node=node)[:length]:
+    for rescue in Rescue.objects.filter(node=node).select_related("decision")[:length]:
         title = _("Rescue %(number)d opened") % {"number": rescue.pk}
-        who = rescue.rule or " · ".join(part for part in (rescue.requested_by, rescue.reason) if part)
-        moments.append(
-            TimelineEntry(
-                rescue.opened_at, "rescue", presentation.of("answer", "rescue"), title, who, "rescue", rescue.pk
-            )
-        )
+        why = rescue.rule or " · ".join(part for part in (rescue.requested_by, rescue.reason) if part)
+        look = presentation.of("answer", "rescue")
+        if rescue.decision is not None:
+            look = presentation.of("answer", rescue.decision.answer)
+            why = localization.sentence(rescue.decision.reasons)
+        moments.append(TimelineEntry(rescue.opened_at, "rescue", look, title, why, "rescue", rescue.pk))
         if rescue.closed_at:
             look = presentation.of("rescue", rescue.state)
             ended = _("Rescue %(number)d: %(state)s") % {"number": rescue.pk, "state": look.label}
             moments.append(
                 TimelineEntry(
-                    rescue.closed_at, "rescue", look, ended, localization.stored(rescue.because), "rescue", rescue.pk
+                    rescue.closed_at, "end", look, ended, localization.stored(rescue.because), "rescue", rescue.pk
                 )
             )
     steps = Step.objects.filter(rescue__node=node, started_at__isnull=False).order_by(F("started_at").desc())[:length]
@@ -130,10 +139,11 @@ def _rescues(node: Node, length: int) -> list[TimelineEntry]:
 def _acts(node: Node, length: int) -> list[TimelineEntry]:
     """Actions of people and programs from the audit log.
 
-    Calls of the engine are on the rescue's page. Decisions and the openings of rescues have entries above.
+    Calls of the engine are on the rescue's page.
     """
+    told = [verb for act in _TOLD for verb in act.verbs()]
     entries = ledger.timeline(node.cluster.name, node=node.name).exclude(actor__startswith="rescue ")
-    entries = entries.exclude(verb__in=(*audit.DecisionMade.verbs(), *audit.RescueOpened.verbs()))
+    entries = entries.exclude(verb__in=told)
     return [
         TimelineEntry(
             entry.at,
