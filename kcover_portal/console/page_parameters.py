@@ -17,6 +17,7 @@ KNOWN: Final[Mapping[str, tuple[str, ...]]] = {
     "jobs": ("q", "cluster", "namespace", "kind", "state", "sort", "page", "view"),
     "policy": ("revision",),
     "policy-diff": ("from", "to"),
+    "policy-new": ("kind", "code"),
     "policy-winners": ("kind", "code", "pool", "node"),
     "reports": ("period", "from", "to", "cluster", "by"),
     "search": ("q",),

@@ -179,6 +179,9 @@ def _acts(entry: queries.Entry, user: User) -> Iterator[CardAct]:
             href = _href_of_many(name, entry, str(page.args[-1]))
         elif name == "see_repair" and len(acts) > 1:
             label, href = _("Show the repairs"), _repairs_of(entry.cluster)
+        elif name == "add_rule":
+            fault = entry.items[0].row
+            href = f"{reverse(f'console:{page.view}')}?{urlencode({'kind': fault.kind, 'code': fault.code})}"
         else:
             href = reverse(f"console:{page.view}", args=page.args)
         yield CardAct(name, label, icon, href, asks=name not in PAGES, primary=place == 0)

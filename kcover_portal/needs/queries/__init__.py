@@ -2,5 +2,5 @@
 
 from kcover_portal.needs.queries.causes import Entry as Entry, entries as entries, entry as entry, urgency as urgency
 from kcover_portal.needs.queries.items import MAX_LISTED as MAX_LISTED, Item as Item, parts as parts
-from kcover_portal.needs.queries.next_acts import NextAct as NextAct, next_acts as next_acts
+from kcover_portal.needs.queries.next_acts import NextAct as NextAct, next_acts as next_acts, verb_for as verb_for
 from kcover_portal.needs.queries.responses import Handling as Handling

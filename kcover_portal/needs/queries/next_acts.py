@@ -106,13 +106,14 @@ def _of_request(item: Item, who: accounts.Principal) -> list[NextAct]:
 
 
 def _of_fault(entry: Entry, item: Item) -> list[NextAct]:
-    rescue = _of_node("rescue", item, _verb_for(item.row.kind, item.row.code))
+    rescue = _of_node("rescue", item, verb_for(item.row.kind, item.row.code))
     resolve = _same("resolve", Verb.CLOSE, "incident-close", item.row.pk, node=item.node)
     marked = [_of_node("release", item, "release")] if entry.nature == "stopped" else []
     return [rescue, *marked, _repair(entry, item), resolve]
 
 
-def _verb_for(kind: str, code: str) -> str:
+def verb_for(kind: str, code: str) -> str:
+    """The act that rescues a node from a fault: what the catalog advises, or a drain."""
     known = catalog.describe(kind, int(code)) if kind in ("xid", "sxid") and code.isdecimal() else None
     return "reboot" if known is not None and known.node_response in REBOOTS else "drain"
 

@@ -234,3 +234,13 @@ def test_rescues_that_healed_in_the_last_hour_are_counted(make, person):
             verified=verified,
         )
     assert person("viewer").get("/").context["healed"].number == 1
+
+
+def test_a_fault_that_no_rule_covers_leads_those_who_may_to_a_rule_for_it(make, person):
+    world = make()
+    world.fault(79)
+    world.work()
+    link = "/policies/edit/?kind=xid&amp;code=79"
+    for page in ("/", "/nodes/c1/gpu-1/", f"/incidents/{Incident.objects.get().pk}/"):
+        assert link in person("admin").get(page).content.decode()
+        assert link not in person("operator").get(page).content.decode()

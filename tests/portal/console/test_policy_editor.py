@@ -8,6 +8,7 @@ from django.test import Client
 from django.utils import timezone
 
 from kcover import actions
+from kcover.decisions import match
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.policies import services
 from kcover_portal.policies.models import Policy
@@ -193,3 +194,32 @@ def test_each_rule_shows_how_its_rescues_ended(person: Any, now: Any) -> None:
     assert "?rule=heal%231" in page.content.decode()
     [row] = client.get("/policies/").context["rows"]
     assert (row["rescues"].number, row["rescues"].finished, row["rescues"].healed) == (4, 3, 2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "reboots"),
+    [
+        *(("xid", "79", True), ("xid", "31", False), ("sxid", "20034", True), ("check", "remapped", False)),
+        *(("agent", "silent", False), ("alert", "GPU温度过高", False), ("other", "mce", False)),
+        ("overflow", "faults", False),
+    ],
+)
+def test_the_editor_begins_with_a_rule_for_a_fault(admin: Client, kind: str, code: str, reboots: bool) -> None:
+    shown = admin.get(EDIT, {"kind": kind, "code": code}).context
+    assert shown["validated"].problems == ()
+    [made] = shown["validated"].policies
+    [rule] = made.policy.rules
+    assert match.fault_refusal(rule, kind=kind, code=code, application=False) is None
+    wanted = ["cordon", "drain", *(["reboot"] if reboots else [])]
+    assert (rule.mode, [action.name for action in rule.actions]) == ("shadow", wanted)
+    assert shown["trial"]["scope"].value() == "now"
+    apply(shown["text"])
+    again = admin.get(EDIT, {"kind": kind, "code": code}).context["validated"]
+    assert again.policies[0].policy.name == f"{made.policy.name}-2"  # no revision of the one that exists
+
+
+def test_an_unknown_fault_leaves_the_sample(admin: Client) -> None:
+    usual = admin.get(EDIT).context
+    assert (usual["trial"]["scope"].value(), usual["validated"].problems) == (None, ())
+    for query in ({"kind": "moon", "code": "1"}, {"kind": "xid", "code": ""}, {"kind": "xid\0", "code": "\0"}):
+        assert admin.get(EDIT, query).context["text"] == usual["text"]

@@ -16,34 +16,16 @@ from kcover.policy import document, modes
 from kcover.values import masked_addresses
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
-from kcover_portal.console import forms, policy_vocabulary
+from kcover_portal.console import forms, policy_samples, policy_vocabulary
 from kcover_portal.console.access import Request, place, require, signed_in
 from kcover_portal.console.confirmation import confirm
-from kcover_portal.console.forms.policy_tries import Trial
+from kcover_portal.console.forms import policy_tries
 from kcover_portal.console.views.policies import parts, rule_form
 from kcover_portal.ledger import services as ledger
 from kcover_portal.lib import localization
 from kcover_portal.policies import queries, services
 from kcover_portal.policies.models import Policy
 from kcover_portal.runtime.services import concurrency_limits
-
-SAMPLE = """\
-apiVersion: kcover.io/v1
-kind: RescuePolicy
-metadata:
-  name: gpu-faults
-spec:
-  rules:
-    - priority: 10
-      errorCode: ["48", "62", "64"]
-      mode: shadow
-      actions:
-        - name: cordon
-        - name: drain
-          attribute: {waittime: 10min}
-        - name: reboot
-          attribute: {unCordon: "true"}
-"""
 
 
 @require_http_methods(["GET", "POST"])
@@ -53,7 +35,7 @@ def edit(request: Request, name: str = "", kind: str = queries.RESCUE) -> HttpRe
     require(request, Verb.WRITE_POLICIES, None)
     row = get_object_or_404(Policy, kind=kind, name=name) if name else None
     current = queries.revision(row) if row else None
-    text = request.POST.get("text") or (current.text if current else SAMPLE)
+    text = request.POST.get("text") or (current.text if current else _first_text(request))
     form = forms.Act(request.POST or None)
     if current and request.method == "GET" and masked_addresses.has_key(text):
         act = audit.SecretRead(policy=name, standby=kind != queries.RESCUE)
@@ -79,7 +61,15 @@ def edit(request: Request, name: str = "", kind: str = queries.RESCUE) -> HttpRe
         else:
             return redirect(parts.addresses(applied[0])["page"])
     shown = {"form": form, "validated": validated, "conflict": conflict}
+    if row is None and "code" in request.GET:
+        shown["trial"] = policy_tries.Trial(initial={"scope": policy_tries.NOW})
     return page(request, row, text, shown, status=422 if request.method == "POST" else 200)
+
+
+def _first_text(request: Request) -> str:
+    """The text of a new policy; with a fault in the address, a rule for that fault."""
+    kind, code = (request.GET.get(name, "").replace("\0", "") for name in ("kind", "code"))
+    return policy_samples.of_fault(kind, code)
 
 
 def page(request: Request, row: Policy | None, text: str, shown: dict[str, Any], *, status: int = 200) -> HttpResponse:
@@ -92,7 +82,7 @@ def page(request: Request, row: Policy | None, text: str, shown: dict[str, Any],
         "expected": request.POST.get("expected") or (row.revision if row else ""),
         "form": forms.Act(),
         "tries": row is None or row.kind == queries.RESCUE,
-        "trial": Trial(),
+        "trial": policy_tries.Trial(),
         "nonce": getattr(request, "csp_nonce", ""),
         "phrases": json.dumps(policy_vocabulary.phrases()),
         "unsaved": request.method == "POST",

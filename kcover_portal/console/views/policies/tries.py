@@ -12,7 +12,7 @@ from kcover_portal.console import presentation
 from kcover_portal.console.access import Request, later, place, signed_in
 from kcover_portal.console.forms.policy_tries import Trial
 from kcover_portal.console.list_query import KEY
-from kcover_portal.console.views.policies.editor import SAMPLE
+from kcover_portal.console.policy_samples import SAMPLE
 from kcover_portal.lib import localization
 from kcover_portal.lib.errors import FieldError
 from kcover_portal.policies import queries, services
