@@ -18,6 +18,7 @@ from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import User, Verb
 from kcover_portal.console import action_labels, presentation
 from kcover_portal.console.badge import Badge
+from kcover_portal.console.reads import need_hits
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.lib import localization
 from kcover_portal.needs import queries, services
@@ -78,6 +79,7 @@ class Card:
     acts: Sequence[CardAct]
     nodes: Sequence[tuple[str, str]]
     handles: bool
+    hit: need_hits.Hit | None = None
 
     @property
     def snoozes(self) -> bool:
@@ -117,7 +119,7 @@ class Needs:
 def of(user: User, clusters: Sequence[Cluster], *, now: datetime) -> Needs:
     """Everything that needs attention in the user's part of the fleet, the worst first."""
     found = queries.entries(accounts.scope(user), clusters, now=now)
-    cards = [_card(entry, user) for entry in found.entries]
+    cards = _cards(found.entries, user)
     lists = [(number, _list_of(kind)) for kind, number in found.left_out.items()]
     return Needs(
         [card for card in cards if not card.entry.snoozed], [card for card in cards if card.entry.snoozed], lists
@@ -133,7 +135,7 @@ def number(user: User, *, now: datetime) -> int:
 def about(user: User, cluster: Cluster, rows: Collection[Model], *, now: datetime) -> list[Card]:
     """The cards about these rows: a node, an incident or a rescue. Their acts are about these rows only."""
     wanted = {(type(row), row.pk) for row in rows}
-    cards = []
+    found = []
     for entry in queries.entries(accounts.scope(user), [cluster], now=now).entries:
         items = tuple(
             item
@@ -141,11 +143,16 @@ def about(user: User, cluster: Cluster, rows: Collection[Model], *, now: datetim
             if (type(item.row), item.row.pk) in wanted or (item.place and (type(item.place), item.place.pk) in wanted)
         )
         if items:
-            cards.append(_card(replace(entry, items=items), user))
-    return cards
+            found.append(replace(entry, items=items))
+    return _cards(found, user)
 
 
-def _card(entry: queries.Entry, user: User) -> Card:
+def _cards(entries: Sequence[queries.Entry], user: User) -> list[Card]:
+    hits = need_hits.of(entries)
+    return [_card(entry, user, hits.get(entry.id)) for entry in entries]
+
+
+def _card(entry: queries.Entry, user: User, hit: need_hits.Hit | None) -> Card:
     return Card(
         entry=entry,
         look=LOOKS[entry.kind],
@@ -155,6 +162,7 @@ def _card(entry: queries.Entry, user: User) -> Card:
         acts=list(_acts(entry, user)),
         nodes=_nodes(entry),
         handles=all(accounts.may(user, Verb.REPAIR, place) for place in services.places_of(entry)),
+        hit=hit,
     )
 
 
