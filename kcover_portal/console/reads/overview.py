@@ -5,15 +5,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet, aggregates
 
+from kcover import actions
 from kcover.plans import lifecycle
 from kcover_portal.accounts.queries import Scope
 from kcover_portal.console import presentation
 from kcover_portal.console.badge import Badge
 from kcover_portal.console.reads import rescues, waits
 from kcover_portal.incidents.models import Incident
-from kcover_portal.rescue.models import Rescue
+from kcover_portal.rescue.models import Rescue, Step
 from kcover_portal.rescue.queries import needs_person
 
 MAX_ROWS = 12
@@ -64,6 +65,26 @@ def healed(scope: Scope, *, now: datetime) -> Healed:
     rows = scope.rows(Rescue.objects.filter(verified=True, closed_at__gte=since))
     newest = list(rows.select_related("node").order_by("-closed_at")[:MAX_HEALED])
     return Healed(since, rows.count() if len(newest) == MAX_HEALED else len(newest), newest)
+
+
+def rebooted_again(scope: Scope, *, now: datetime) -> list[tuple[str, str]]:
+    """Cluster and name of the nodes that came back from two or more reboots in the last hour, by one rescue or several.
+
+    One query.
+    """
+    since = now - HEALED_WITHIN
+    lately = Q(rescue__closed_at__gte=since) | Q(rescue__state__in=lifecycle.OPEN_RESCUE)
+    reboots = Step.objects.filter(
+        scope.where("rescue__cluster", "rescue__node") & lately,
+        name__in=actions.names(lambda spec: spec.ends_boot),
+        state=Step.State.DONE,
+        finished_at__gte=since,
+    )
+    columns = ("rescue__cluster__name", "rescue__node__name")
+    nodes = (
+        reboots.order_by(*columns).values_list(*columns).annotate(reboots=aggregates.Count("pk")).filter(reboots__gt=1)
+    )
+    return [(cluster, name) for cluster, name, _reboots in nodes]
 
 
 def counts(found: Counter[str]) -> list[Count]:

@@ -38,6 +38,7 @@ def overview(request: Request) -> HttpResponse:
         "counts": reads.counts(summary.counts),
         "needs": needs.of(request.user, clusters, now=now),
         "healed": reads.healed(seen, now=now),
+        "again": reads.rebooted_again(seen, now=now),
         "silent": [tile for tile in summary.troubled if tile.state == "silent" and tile.cluster not in away],
         "active": reads.active(seen, now=now),
         "gauges": safety.gauges(whole, now=now),

@@ -9,13 +9,13 @@ from kcover.needs import Need
 from kcover_portal import needs_person
 from kcover_portal.accounts.models import User
 from kcover_portal.accounts.queries import Scope
-from kcover_portal.console.reads import fleet as tiles, needs
+from kcover_portal.console.reads import fleet as tiles, needs, overview
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents.models import Incident
 from kcover_portal.needs.queries import causes
 from kcover_portal.rescue import services
-from kcover_portal.rescue.models import Rescue
+from kcover_portal.rescue.models import Rescue, Step
 from kcover_portal.shared_reads import filtersets, node_status
 from tests.portal.rescue.world import CORDON, World
 
@@ -244,3 +244,43 @@ def test_a_fault_that_no_rule_covers_leads_those_who_may_to_a_rule_for_it(make, 
     for page in ("/", "/nodes/c1/gpu-1/", f"/incidents/{Incident.objects.get().pk}/"):
         assert link in person("admin").get(page).content.decode()
         assert link not in person("operator").get(page).content.decode()
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_nodes_that_were_rebooted_twice_in_the_last_hour_are_named(make, number, django_assert_num_queries):
+    world, now = make(nodes=8), timezone.now()
+
+    def rescue(node: str, *reboots: int, step: str = "reboot", state: str = "done") -> None:
+        ended = now - timedelta(minutes=1)
+        shown = {"origin": "policy", "requested_by": "policy:x", "state": "failed", "closed_at": ended}
+        row = Rescue.objects.create(cluster=world.cluster, node=world.node(node), opened_at=ended, **shown)
+        for index, minutes in enumerate(reboots):
+            at = now - timedelta(minutes=minutes)
+            Step.objects.create(rescue=row, index=index, name=step, state=state, started_at=at, finished_at=at)
+
+    for index in range(1, number + 1):
+        rescue(f"gpu-{index}", 30, 5)  # the second round of one rescue
+        rescue(f"gpu-{index + 3}", 40)  # two rescues
+        rescue(f"gpu-{index + 3}", 5, step="power_cycle")
+    rescue("gpu-7", 90, 5)
+    rescue("gpu-8", 20, 10, state="failed")
+    with django_assert_num_queries(1):
+        found = overview.rebooted_again(Scope.of(world.cluster), now=now)
+    wanted = sorted(f"gpu-{index + more}" for index in range(1, number + 1) for more in (0, 3))
+    assert found == [("c1", name) for name in wanted]
+
+
+def test_a_second_reboot_is_on_the_home_page_also_if_nothing_was_healed(make, person):
+    world, now = make(nodes=2), timezone.now()
+    client = person("viewer")
+    assert "rebooted-again" not in client.get("/").content.decode()
+    row = Rescue.objects.create(
+        cluster=world.cluster, node=world.node(), origin="manual", requested_by="user:x", opened_at=now, state="running"
+    )
+    for index in range(2):
+        Step.objects.create(rescue=row, index=index, name="reboot", state="done", finished_at=now)
+    page = client.get("/").content.decode()
+    assert 'id="rebooted-again"' in page
+    assert "nodes healed in the last hour" not in page
+    other = Cluster.objects.create(name="c2", created_at=world.now)
+    assert "rebooted-again" not in person("viewer", cluster=other).get("/").content.decode()
