@@ -33,6 +33,7 @@ from kcover_portal.console.reads import (
     node_acts,
     node_strip,
     node_work,
+    not_ready,
     safety,
     system,
     timeline,
@@ -116,6 +117,7 @@ def node(request: Request, cluster: str, name: str) -> HttpResponse:
     opened = list(Incident.objects.filter(node=row, state=Incident.State.OPEN))
     sees_cluster = accounts.may(request.user, Verb.READ, row.cluster)
     active = Rescue.objects.filter(node=row, state__in=lifecycle.OPEN_RESCUE).select_related("cluster").first()
+    away = [cluster] if fleet_queries.out_of_reach(row.cluster, now=now) else []
     context = {
         "node": row,
         "marks": marks.read(row.marks),
@@ -137,6 +139,7 @@ def node(request: Request, cluster: str, name: str) -> HttpResponse:
         "rescues": Rescue.objects.filter(node=row).count(),
         "wait": waits.of(active, list(active.steps.all())) if active else None,
         "decisions": list(Decision.objects.filter(node=row).select_related("incident")[:5]),
+        "not_ready": not_ready.of([tile] if tile else [], out_of_reach=away, now=now),
         "why": timeline.why_not_healing(row, state=state, open_incidents=opened, now=now),
         "moments": timeline.of_node(row),
         "operates": (operates := accounts.may(request.user, Verb.REPAIR, row)),

@@ -11,7 +11,7 @@ from django.views.decorators.http import require_GET
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.console.access import Request, signed_in
 from kcover_portal.console.forms.cluster_settings import DOMAINS
-from kcover_portal.console.reads import fleet, fleet_map, needs, overview as reads, safety, standbys, trends
+from kcover_portal.console.reads import fleet, fleet_map, needs, not_ready, overview as reads, safety, standbys, trends
 from kcover_portal.fleet import queries as fleet_queries
 from kcover_portal.policies import queries as policies
 from kcover_portal.shared_reads import pack_previews
@@ -40,6 +40,7 @@ def overview(request: Request) -> HttpResponse:
         "healed": reads.healed(seen, now=now),
         "again": reads.rebooted_again(seen, now=now),
         "silent": [tile for tile in summary.troubled if tile.state == "silent" and tile.cluster not in away],
+        "not_ready": not_ready.of(summary.troubled, out_of_reach=away, now=now),
         "active": reads.active(seen, now=now),
         "gauges": safety.gauges(whole, now=now),
         "standbys": standbys.of(whole, now=now),

@@ -1,0 +1,49 @@
+"""Nodes that Kubernetes reports as not Ready, before their agents count as silent. Only shown: no incident, no need."""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from kcover.nodes import silence
+from kcover_portal.console.reads.fleet import Tile
+from kcover_portal.fleet.models import Maintenance, Node
+
+GRACE: Final = silence.HEARTBEAT  # Kubernetes has waited by itself before: some 40 s for a kubelet that is silent
+STATE: Final = "not-ready"
+
+
+@dataclass(frozen=True, slots=True)
+class NotReady:
+    """A node. ``kubelet_silent``: its kubelet has not reported (Ready is Unknown); else it says so itself (False).
+
+    ``agent_seen_at``: the last report of its agent; None without an agent.
+    """
+
+    cluster: str
+    name: str
+    kubelet_silent: bool
+    agent_seen_at: datetime | None
+
+
+def of(tiles: Iterable[Tile], *, out_of_reach: Collection[str], now: datetime) -> Sequence[NotReady]:
+    """Those of the nodes in the state ``not-ready`` that nobody works on, the first by name. At most two queries.
+
+    A rescue or a fault gives a node another state. Left out are nodes under maintenance, nodes of clusters that are
+    out of reach, and nodes whose row has changed within GRACE: what the watch last saw has lasted since then.
+    """
+    wanted = [tile.pk for tile in tiles if tile.state == STATE and tile.cluster not in out_of_reach]
+    if not wanted:
+        return []
+    rows = Node.objects.filter(pk__in=wanted, in_cluster=True, ready=False, synced_at__lte=now - GRACE)
+    windows = list(Maintenance.objects.filter(starts_at__lte=now, ends_at__gt=now).select_related("cluster"))
+    return [
+        NotReady(
+            node.cluster.name,
+            node.name,
+            node.conditions.get("Ready", "Unknown") == "Unknown",
+            agent.seen_at if (agent := getattr(node, "agent", None)) is not None else None,
+        )
+        for node in rows.select_related("cluster", "agent").order_by("cluster__name", "name")
+        if not any(window.covers(node) for window in windows)
+    ]
