@@ -1,6 +1,7 @@
 """Incidents, their events and decisions."""
 
-from datetime import datetime
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.core.paginator import Page, Paginator
@@ -19,7 +20,7 @@ from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.console import form_dialog, forms, incident_groups, lists
 from kcover_portal.console.access import Request, require, signed_in
-from kcover_portal.console.reads import dashboards, needs, past_remedies, storms
+from kcover_portal.console.reads import dashboards, needs, node_acts, past_remedies, storms
 from kcover_portal.console.views.saved_views import opens_first
 from kcover_portal.evidence import queries as evidence
 from kcover_portal.evidence.models import Bundle
@@ -27,11 +28,12 @@ from kcover_portal.incidents import queries, services
 from kcover_portal.incidents.models import STORM, Incident
 from kcover_portal.jobs import queries as jobs
 from kcover_portal.ledger import services as ledger
-from kcover_portal.rescue import services as rescue
+from kcover_portal.rescue import queries as rescues_of, services as rescue
 from kcover_portal.runtime.services import concurrency_limits
 
 PAGE_ROWS = 50
 MAX_OCCURRENCES = 50
+AROUND = timedelta(minutes=5)
 
 
 def _page(request: Request, rows: QuerySet[Any]) -> Page[Any]:
@@ -123,9 +125,25 @@ def incident(request: Request, pk: int) -> HttpResponse:
         "dashboard": dashboards.address(row.cluster.name, row.node.name, row.opened_at, row.last_at)
         if row.node
         else "",
+        "verbs": _verbs(request, row),
+        "around": _around(row) if row.node else "",
         "closes": row.state == Incident.State.OPEN and accounts.may(request.user, Verb.CLOSE, row.node or row.cluster),
     }
     return render(request, "console/pages/incident.html", context)
+
+
+def _verbs(request: Request, row: Incident) -> Sequence[str]:
+    """The acts on its node, while the incident is open, for those who may do them."""
+    if row.state != Incident.State.OPEN or row.node is None or not accounts.may(request.user, Verb.REPAIR, row.node):
+        return ()
+    return node_acts.offered(row.node, rescues_of.open_on(row.node), [row])
+
+
+def _around(row: Incident) -> str:
+    """The query of the list of occurrences on its node around the first one."""
+    assert row.node is not None
+    since, until = row.opened_at - AROUND, row.opened_at + AROUND
+    return forms.query(cluster=row.cluster.name, node=row.node.name, since=since.isoformat(), until=until.isoformat())
 
 
 @require_GET
