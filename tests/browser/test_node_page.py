@@ -64,6 +64,25 @@ def test_the_acts_follow_the_state_of_the_node_and_keep_the_focus(
     expect(acts.get_by_role("link").first).to_be_focused()  # the act that had the focus does not apply any more
 
 
+def test_a_dialog_gives_the_focus_back_to_an_act_that_was_refreshed_below_it(
+    open_page: Open, product: Product, take_node: TakeNode
+):
+    node = take_node()
+    product.inject(node, 94)
+    of_node = f"/api/v1/incidents?node={node}"
+    incident = product.wait(lambda: product.get(of_node)["results"], "the incident")[0]["id"]
+    page = open_page(f"/incidents/{incident}/")
+    live(page)
+    dialog = page.get_by_role("dialog")
+    for name in ("Cordon", "Add a note"):
+        page.get_by_role("link", name=name, exact=True).click()
+        expect(dialog).to_be_visible()
+        with page.expect_response(f"**/incidents/{incident}/"):
+            product.inject(node, 94)
+        page.keyboard.press("Escape")
+        expect(page.get_by_role("link", name=name, exact=True)).to_be_focused()
+
+
 def test_the_dialog_of_an_enrolment_token_has_the_command_and_waits(open_page: Open, product: Product):
     page = open_page("/access/")
     page.get_by_role("link", name="New token").click()
