@@ -1,21 +1,28 @@
 """The acts that apply to a node as it is now. Only what is shown: the server judges each act when it is requested."""
 
 from collections.abc import Collection, Sequence
+from datetime import datetime
 
 from kcover.plans import lifecycle
 from kcover_portal.console.reads.bulk_actions import NODE_VERBS
+from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.queries import needs_person, standbys
 
 
-def offered(node: Node, under_way: Rescue | None, open_incidents: Collection[Incident]) -> Sequence[str]:
+def offered(
+    node: Node, under_way: Rescue | None, open_incidents: Collection[Incident], *, now: datetime
+) -> Sequence[str]:
     """The acts of ``NODE_VERBS`` that change something on the node, in that order.
 
     An act that only a guard, a pause or an exclusion holds back is offered: its dialog says what is in the way. So is
-    a cordon during a rescue, until the node is cordoned. A node that the cluster does not list has no act.
+    a cordon during a rescue, until the node is cordoned. A node that the cluster does not list has no act. While the
+    cluster is out of reach, the state of the node is in doubt, and every act is offered.
     """
+    if fleet.out_of_reach(node.cluster, now=now):
+        return NODE_VERBS
     if not node.in_cluster:
         return ()
     applies = {

@@ -143,7 +143,7 @@ def node(request: Request, cluster: str, name: str) -> HttpResponse:
         "why": timeline.why_not_healing(row, state=state, open_incidents=opened, now=now),
         "moments": timeline.of_node(row),
         "operates": (operates := accounts.may(request.user, Verb.REPAIR, row)),
-        "verbs": node_acts.offered(row, active, opened) if operates else (),
+        "verbs": node_acts.offered(row, active, opened, now=now) if operates else (),
         "reports": accounts.may(request.user, Verb.HANDLE_REPAIRS, row),
         "hardware": [one for one in parts.placed_in(row) if one.part.kind != Part.Kind.GPU],
         "repairs": list(repairs.open_repairs().filter(node=row)),

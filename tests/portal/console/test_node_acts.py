@@ -1,12 +1,14 @@
 """The acts that the page of a node offers: those that change something on the node as it is now."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 
 import pytest
 from django.test import Client
 
 from kcover_portal.console.reads import node_acts
-from kcover_portal.fleet.models import Node
+from kcover_portal.console.reads.bulk_actions import NODE_VERBS
+from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue import queries, services
 from kcover_portal.rescue.models import Rescue
@@ -19,7 +21,7 @@ AT_REST = ["cordon", "drain", "reboot"]
 def offered(world: World, name: str = "gpu-1") -> Sequence[str]:
     node = world.node(name)
     opened = Incident.objects.filter(node=node, state=Incident.State.OPEN)
-    return list(node_acts.offered(node, queries.open_on(node), opened))
+    return list(node_acts.offered(node, queries.open_on(node), opened, now=world.now))
 
 
 def closed(world: World, **more: object) -> Rescue:
@@ -90,6 +92,12 @@ def test_a_node_that_left_the_cluster_offers_no_act(make):
     world = make(nodes=1)
     Node.objects.update(in_cluster=False)
     assert offered(world) == []
+
+
+def test_a_cluster_that_does_not_answer_hides_no_act(make):
+    world = make(nodes=1)
+    Cluster.objects.update(watched_at=world.now - timedelta(hours=1))
+    assert offered(world) == list(NODE_VERBS)
 
 
 def test_the_acts_are_refreshed_with_the_page_and_only_for_those_who_may(make, person):
