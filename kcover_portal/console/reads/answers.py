@@ -50,6 +50,6 @@ def grouped(rules: Iterable[match.TriedRule]) -> list[RuleGroup]:
 def _group(rule: match.TriedRule) -> str | Promise:
     if rule.matched:
         return APPLIES
-    if rule.because.code in match.FOR_OTHER_FAULTS:
+    if reasons.says(rule.because, *match.FOR_OTHER_FAULTS):
         return OTHERS
-    return LEFT_OUT if rule.because.code in match.LEFT_OUT else NEAREST
+    return LEFT_OUT if reasons.says(rule.because, *match.LEFT_OUT) else NEAREST

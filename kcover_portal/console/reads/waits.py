@@ -21,17 +21,14 @@ THEN_OF_DRAIN: Final[dict[str, str | Promise]] = {
     "force": _("then the pods that are left are deleted"),
 }
 
-THEN_HEALTHY = _("then the last checks follow")
+THEN_CHECKS = _("then the last checks follow")
 THEN_AGAIN = _("then the plan starts over")
 # By the code of the reason why a verification waits: how long after the repair it does so at most.
 LIMITS_OF_VERIFY: Final[Mapping[str, timedelta]] = {
-    **dict.fromkeys(reasons.known("verify_waits_for_agent"), verification.AGENT_TIME_LIMIT),
-    **dict.fromkeys(reasons.known("verify_waits_for_gpus"), verification.GPUS_WITHIN),
-    **dict.fromkeys(reasons.known("checks_not_passed_yet"), verification.CHECK_WITHIN),
+    "verify_waits_for_agent": verification.AGENT_TIME_LIMIT,
+    "verify_waits_for_gpus": verification.GPUS_WITHIN,
+    "checks_not_passed_yet": verification.CHECK_WITHIN,
 }
-HOLD_DOWN: Final = reasons.known("hold_down")
-FAULT_GOES_ON: Final = reasons.known("faults_not_over")
-AGENT_FELL_SILENT: Final = reasons.known("verify_waits_for_silent_agent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +70,15 @@ def _of_verify(rescue: Rescue, step: Step, steps: Sequence[Step], started: datet
     progress = step.progress_as(verify.Progress)
     repaired = plan_steps.repaired(steps)
     since = repaired[0] if repaired is not None else progress.quiet_since or started
-    for code in [part.code for part in because.parts] if because is not None else []:
-        if code in HOLD_DOWN:
-            return Wait(since + timedelta(seconds=rescue.cluster.hold_down), THEN_HEALTHY)
-        if code in FAULT_GOES_ON:
-            return Wait(started + verification.SETTLE_WITHIN, THEN_AGAIN)
-        if code in AGENT_FELL_SILENT and progress.silent_at is not None:
-            return Wait(progress.silent_at + verification.AGENT_TIME_LIMIT, THEN_A_PERSON)
-        if code in LIMITS_OF_VERIFY:
-            return Wait(since + LIMITS_OF_VERIFY[code], THEN_A_PERSON)
+    if reasons.says(because, "hold_down"):
+        return Wait(since + timedelta(seconds=rescue.cluster.hold_down), THEN_CHECKS)
+    if reasons.says(because, "faults_not_over"):
+        return Wait(started + verification.SETTLE_WITHIN, THEN_AGAIN)
+    if reasons.says(because, "verify_waits_for_silent_agent") and progress.silent_at is not None:
+        return Wait(progress.silent_at + verification.AGENT_TIME_LIMIT, THEN_A_PERSON)
+    for code, limit in LIMITS_OF_VERIFY.items():
+        if reasons.says(because, code):
+            return Wait(since + limit, THEN_A_PERSON)
     return None
 
 

@@ -75,7 +75,7 @@ def test_a_denied_plan_is_not_done_and_looks_are_no_attempts(person, world: Worl
         (reasons.of("verify_waits_for_agent"), 5, waits.THEN_A_PERSON),
         (reasons.of("verify_waits_for_gpus", missing=1, count=8), 10, waits.THEN_A_PERSON),
         (reasons.of("verify_waits_for_silent_agent"), 7, waits.THEN_A_PERSON),
-        (reasons.of("hold_down", seconds=180), 3, waits.THEN_HEALTHY),
+        (reasons.of("hold_down", seconds=180), 3, waits.THEN_CHECKS),
         (reasons.of("faults_not_over", faults="xid 79"), 10, waits.THEN_AGAIN),
         (reasons.both(reasons.of("hold_down", seconds=180), reasons.of("late_reports", reports="x")), 3, None),
         (reasons.of("verify_not_ready"), None, None),
