@@ -11,7 +11,7 @@ import pytest
 from django.utils import timezone
 
 from kcover import audit
-from kcover_portal.console import context
+from kcover_portal.console.reads import mode_banner
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import action_lease
@@ -222,11 +222,11 @@ def test_without_the_lease_the_portal_runs_in_shadow_and_names_the_holder() -> N
         assert not Rescue.objects.exists()
         assert world.kube.writes == []
         world.cluster.refresh_from_db()
-        assert "other-host_1" in context._why(world.cluster)
+        assert "other-host_1" in mode_banner._why(world.cluster)
         Cluster.objects.update(acts_until=timezone.now() + timedelta(hours=1))
         assert queries.mode_now(world.cluster)[0] == "enforce"
         world.cluster.refresh_from_db()
-        assert context._why(world.cluster) == ""
+        assert mode_banner._why(world.cluster) == ""
     finally:
         world.uninstall()
 
