@@ -76,12 +76,10 @@ def palette(user: User, mode: str) -> list[PaletteEntry]:
         PaletteEntry(_("Your account"), "user-circle", reverse("console:account"), words="password sessions"),
         PaletteEntry(_("API"), "api", reverse("api:docs"), words="swagger rest"),
     ]
-    if rights(user).pause:
-        verb = "resume" if mode == "paused" else "pause"
-        label = _("Resume") if mode == "paused" else _("Pause everything")
-        found.append(
-            PaletteEntry(label, f"player-{'play' if verb == 'resume' else 'pause'}", reverse(f"console:{verb}"), True)
-        )
+    if rights(user).pause:  # also while it is paused: the page may be older than the end of the pause
+        found.append(PaletteEntry(_("Pause everything"), "player-pause", reverse("console:pause"), True))
+        if mode == "paused":
+            found.append(PaletteEntry(_("Resume"), "player-play", reverse("console:resume"), True))
     found += [
         PaletteEntry(label, icon, reverse(page), asks=True, words=words)
         for verb, page, icon, label, words in (

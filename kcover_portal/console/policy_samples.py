@@ -7,6 +7,7 @@ from typing import Final
 from kcover.faults import fault
 from kcover_portal.needs import queries as needs
 from kcover_portal.policies.models import Policy
+from kcover_portal.shared_reads import policy_winners
 
 MAX_NAME = 60
 SAMPLE: Final = """\
@@ -34,10 +35,15 @@ def of_fault(kind: str, code: str) -> str:
     """The sample with a rule for this fault; unchanged for a kind that no rule can match. In shadow mode, so that a
     text that is published unread does nothing. It reboots where the catalog advises it, and drains otherwise.
     """
-    if kind not in fault.INCIDENT_KINDS or not code:
+    if kind not in fault.INCIDENT_KINDS or not _can_be(kind, code):
         return SAMPLE
     text = SAMPLE.replace("gpu-faults", _unused_name(kind, code)).replace(_SELECTED, _selector(kind, code))
     return text if needs.verb_for(kind, code) == "reboot" else text.replace(_REBOOTED, "")
+
+
+def _can_be(kind: str, code: str) -> bool:
+    """Returns whether a fault may have this code, and YAML can spell it."""
+    return bool(code) and code.isprintable() and policy_winners.is_code(kind, code)
 
 
 def _selector(kind: str, code: str) -> str:

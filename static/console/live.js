@@ -58,7 +58,10 @@ function flush() {
     missed = true;
     return;
   }
+  // A page with a region that lives gets the frame with its answer.
+  const carried = document.querySelector("#live[data-topics]")?.dataset.topics.trim();
   for (const region of document.querySelectorAll("[data-topics]")) {
+    if (region.id === "frame-now" && carried) continue;
     const wanted = region.dataset.topics.split(" ").filter(Boolean);
     if (wanted.length && region.id === "live") wanted.push("cluster"); // the mode in the frame comes with its answer
     if (wanted.length && (topics.has("resync") || wanted.some((topic) => topics.has(topic)))) {
@@ -166,7 +169,7 @@ if (dot && body.dataset.live) {
   setInterval(tick, 1000);
   setInterval(() => lostAt || document.hidden || signal("resync"), RESYNC);
   document.addEventListener("htmx:afterRequest", (event) => {
-    if (event.detail.target?.id === "live" && event.detail.elt === event.detail.target) {
+    if (["live", "frame-now"].includes(event.detail.target?.id) && event.detail.elt === event.detail.target) {
       refreshed(event.detail.successful);
     }
   });

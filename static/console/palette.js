@@ -48,6 +48,7 @@ async function search() {
     const option = document.createElement("a");
     Object.assign(option, { id: `palette-found-${index}`, href: hit.page, tabIndex: -1, role: "option" });
     option.dataset.found = hit.kind;
+    if (!hit.sure) option.dataset.guess = ""; // Enter does not mean it: an arrow key, or a click, does
     const name = document.createElement("span");
     name.className = "mono";
     name.textContent = hit.label;
@@ -63,13 +64,14 @@ async function search() {
     }
   }
   const here = list.querySelector("[aria-selected=true]");
-  if (!here || here.hidden) choose(options()[0]);
+  if (!here || here.hidden) choose(options().find((one) => one.dataset.guess === undefined));
   palette.querySelector(".blank-line").hidden = options().length > 0;
 }
 
 if (palette) {
   input.addEventListener("input", narrow);
   input.addEventListener("keydown", (event) => {
+    if (event.isComposing) return; // the keys are those of an input method
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     const shown = options();
     const here = shown.findIndex((one) => one.getAttribute("aria-selected") === "true");

@@ -1,16 +1,16 @@
 // Times in the reader's zone: <time data-time="ago|until|at|day" datetime="...">; the absolute time is shown on hover.
-// Sentences write theirs in UTC (``reasons.moment``), for messages and REST too: on a page each becomes such a time.
+// A browser whose time zones are older than the server's shows its own time. Sentences write theirs in UTC (``reasons.moment``), for messages and REST too: on a page each becomes such a time.
 
 const root = document.documentElement;
 const language = root.lang;
-const zone = root.dataset.zone || undefined;
+const zone = known(root.dataset.zone);
 const relative = new Intl.RelativeTimeFormat(language, { numeric: "auto", style: "short" });
 const full = new Intl.DateTimeFormat(language, { dateStyle: "medium", timeStyle: "long", timeZone: zone });
 const clock = new Intl.DateTimeFormat(language, {
   hour: "2-digit",
   minute: "2-digit",
   second: "2-digit",
-  hour12: false,
+  hourCycle: "h23",
   timeZone: zone,
 });
 const day = new Intl.DateTimeFormat(language, { month: "short", day: "numeric", timeZone: zone });
@@ -18,6 +18,15 @@ const year = new Intl.DateTimeFormat(language, { year: "numeric", month: "short"
 
 const STAMP = /(?<!\d)(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d) UTC(?!\w)/;
 const VERBATIM = "time, pre, code, textarea, .mono, [contenteditable]"; // logs, YAML, evidence: as they were written
+
+function known(name) {
+  try {
+    new Intl.DateTimeFormat(language, { timeZone: name || undefined });
+    return name || undefined;
+  } catch {
+    return undefined;
+  }
+}
 
 const HALF_A_YEAR = 183 * 86400;
 const UNITS = [
@@ -40,10 +49,12 @@ function draw(one) {
   one.title ||= full.format(moment);
   const seconds = (moment - Date.now()) / 1000;
   let text;
-  if (one.dataset.time === "at") {
+  if (one.dataset.time === "at" || one.dataset.time === "said") {
     const far = Math.abs(seconds) > HALF_A_YEAR; // without its year a date would be taken for one of this year
     const today = year.format(moment) === year.format(new Date());
-    text = today ? clock.format(moment) : far ? year.format(moment) : `${day.format(moment)} ${clock.format(moment)}`;
+    const said = one.dataset.time === "said" ? ` ${clock.format(moment)}` : ""; // a sentence keeps its time of day
+    if (today) text = clock.format(moment);
+    else text = far ? year.format(moment) + said : `${day.format(moment)} ${clock.format(moment)}`;
   } else if (one.dataset.time === "day") {
     text = day.format(moment);
   } else if (one.dataset.time === "until") {
@@ -64,7 +75,7 @@ function mark(within) {
       text = stamp.splitText(match[0].length);
       const time = document.createElement("time");
       time.dateTime = `${match[1]}T${match[2]}Z`;
-      time.dataset.time = "at";
+      time.dataset.time = "said";
       stamp.replaceWith(time);
     }
   }

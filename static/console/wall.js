@@ -16,7 +16,7 @@ const ago = new Intl.RelativeTimeFormat(lang, { style: "narrow", numeric: "alway
 const time = new Intl.DateTimeFormat(lang, {
   hour: "2-digit",
   minute: "2-digit",
-  hour12: false,
+  hourCycle: "h23",
   timeZone: dataset.zone || undefined,
 });
 const openedAt = Date.now();

@@ -31,3 +31,21 @@ def test_a_scrolled_page_still_shows_that_automation_is_paused(open_page: Open, 
     assert strip.evaluate("(strip) => strip.offsetHeight") == 24
     strip.click()
     expect(page).to_have_url(re.compile("/safety/$"))
+
+
+def test_a_page_of_which_nothing_else_is_refreshed_shows_the_mode_of_now(open_page: Open, product: Product):
+    """Somebody writes a policy for an hour. Meanwhile automation is paused, and resumed."""
+    page = open_page("/policies/edit/")
+    settled(page)
+    strip, pause = page.locator("#mode-strip"), page.locator("#pause-everything")
+    expect(strip).to_contain_text("Enforcing")
+    page.get_by_label("Reason").fill("half a sentence")
+    pause.focus()
+    assert product.post("/api/v1/pause", {"reason": "fire drill"})[0] == 200
+    try:
+        expect(strip).to_contain_text("Paused")
+        expect(pause).to_be_hidden()
+    finally:
+        product.post("/api/v1/resume", {"reason": "over"})
+    expect(pause).to_be_visible()
+    assert page.get_by_label("Reason").input_value() == "half a sentence"

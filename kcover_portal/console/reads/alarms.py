@@ -27,20 +27,24 @@ class Alarm:
     cluster: str
     text: str
     storm: int | None = None
+    part: str = ""  # of the cluster, where it holds in a part only
 
 
 def alarms(seen: Scope, clusters: Collection[Cluster], *, now: datetime) -> list[Alarm]:
     """The present blocks of automation: storms, open breakers and maintenance windows.
 
-    ``clusters``: those that are wholly in the scope. A window that names only nodes out of it is left out.
+    Of a cluster that is in the scope in part, only the fact is told. A window that names only nodes out of the scope is
+    left out.
     """
     found = [
         Alarm(
             presentation.of("guard", "storm"),
             storm.cluster.name,
             _("Storm: %(symptom)s on %(n)d nodes. Their drains, resets and reboots wait until a person closes it.")
-            % {"symptom": symptom(storm), "n": len(storm.scope)},
-            storm.pk,
+            % {"symptom": symptom(storm), "n": len(storm.scope)}
+            if storm.cluster in seen
+            else _("A storm is open. Drains, resets and reboots of its nodes wait until a person closes it."),
+            storm.pk if storm.cluster in seen else None,
         )
         for storm in safety.storms(clusters)
     ]
@@ -50,20 +54,23 @@ def alarms(seen: Scope, clusters: Collection[Cluster], *, now: datetime) -> list
         )
         within = duration(fleet.guards_of(cluster).breaker.window)
         look = presentation.of("guard", "breaker")
-        found.append(Alarm(look, cluster.name, text % {"n": isolated, "within": within, "limit": limit}))
+        told = text % {"n": isolated, "within": within, "limit": limit}
+        found.append(
+            Alarm(look, cluster.name, told if cluster in seen else _("Breaker open: no more nodes will be isolated."))
+        )
     for window in safety.windows(clusters, now=now).filter(
         starts_at__lte=now, node=""
     ):  # a node's own page shows its windows
         scope = maintenance_scopes.within(seen, window)
-        if window.scope.nodes and not scope.nodes:
+        part = safety.where_of(scope)
+        if (window.scope.nodes and not scope.nodes) or (part and window.cluster and window.cluster not in seen):
             continue
         text = _("Maintenance of %(where)s: no node is cordoned, drained or rebooted. %(why)s") % {
-            "where": safety.where_of(scope) or (window.cluster.name if window.cluster else _("all clusters")),
+            "where": part or (window.cluster.name if window.cluster else _("all clusters")),
             "why": window.reason,
         }
-        found.append(
-            Alarm(presentation.of("guard", "maintenance"), window.cluster.name if window.cluster else "", text)
-        )
+        look = presentation.of("guard", "maintenance")
+        found.append(Alarm(look, window.cluster.name if window.cluster else "", text, part=part))
     return found
 
 

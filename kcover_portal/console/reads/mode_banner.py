@@ -59,7 +59,7 @@ class Banner:
     @property
     def signs(self) -> list[Sign]:
         """The statements of the strip, the worst first: a narrow screen cuts the last ones."""
-        found = dict.fromkeys([*self._modes(), *(Sign(alarm.look, alarm.cluster) for alarm in self.alarms)])
+        found = dict.fromkeys([*self._modes(), *map(_sign, self.alarms)])
         return sorted(found, key=lambda sign: [*TONES, sign.look.tone].index(sign.look.tone))
 
     @property
@@ -74,7 +74,11 @@ class Banner:
         for mode, names in self.clusters:
             number = len(names)
             where = ngettext("%(n)d cluster", "%(n)d clusters", number) % {"n": number}
-            yield Sign(presentation.of("mode", mode), ", ".join(names) if number <= MAX_NAMES else where)
+            yield Sign(presentation.of("mode", mode), " · ".join(names) if number <= MAX_NAMES else where)
+
+
+def _sign(alarm: alarms.Alarm) -> Sign:
+    return Sign(alarm.look, " · ".join(name for name in (alarm.cluster, alarm.part) if name))
 
 
 def of(seen: accounts.Scope, *, now: datetime) -> Banner:
@@ -88,7 +92,7 @@ def of(seen: accounts.Scope, *, now: datetime) -> Banner:
         for cluster in clusters
         if cluster.acted_on_by or effective[cluster.name] != mode
     )
-    present = tuple(alarms.alarms(seen, [cluster for cluster in clusters if cluster in seen], now=now))
+    present = tuple(alarms.alarms(seen, clusters, now=now))
     by_mode = ((one, tuple(name for name, at in effective.items() if at == one)) for one in modes.MODES)
     return Banner(
         mode=mode,

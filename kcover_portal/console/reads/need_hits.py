@@ -85,4 +85,8 @@ def _jobs(nodes: Mapping[str, Mapping[int, int]]) -> dict[int, _Look]:
 
 def _is_near(look: _Look, entry: Entry) -> bool:
     """Returns whether the look is about this need: an older one found the jobs of another day."""
-    return entry.since is not None and look.at >= entry.since - NEAR
+    if entry.since is None:
+        return False
+    # A rescue that ended takes its need's time from its end, and the jobs were there when it began.
+    begun: list[datetime] = [item.row.opened_at for item in entry.items if entry.kind == Need.RESCUE]
+    return look.at >= min([entry.since, *begun]) - NEAR

@@ -17,19 +17,20 @@ def offered(
 ) -> Sequence[str]:
     """The acts of ``NODE_VERBS`` that change something on the node, in that order.
 
-    An act that only a guard, a pause or an exclusion holds back is offered: its dialog says what is in the way. So is
-    a cordon during a rescue, until the node is cordoned. A node that the cluster does not list has no act. While the
-    cluster is out of reach, the state of the node is in doubt, and every act is offered.
+    An act that only a guard, a pause, an exclusion or a held rescue holds back is offered: its dialog says what is in
+    the way. So is a cordon during a rescue, until the node is cordoned. A node that the cluster does not list has no
+    act. While the cluster is out of reach, the state of the node is in doubt, and every act is offered.
     """
     if fleet.out_of_reach(node.cluster, now=now):
         return NODE_VERBS
     if not node.in_cluster:
         return ()
+    is_at_work = under_way is not None and under_way.state != Rescue.State.HELD
     applies = {
         "cordon": not node.unschedulable,
         "uncordon": node.unschedulable or bool(node.marks) or node.not_ready_since is not None,
-        "drain": under_way is None,
-        "reboot": under_way is None,
+        "drain": not is_at_work,
+        "reboot": not is_at_work,
         "release": under_way is not None or _has_something_to_release(node, open_incidents),
     }
     return [verb for verb in NODE_VERBS if applies[verb]]

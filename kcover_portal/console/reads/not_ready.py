@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from django.db.models import Q
+
 from kcover.nodes import silence
 from kcover_portal.console.reads.fleet import Tile
 from kcover_portal.fleet.models import Maintenance, Node
@@ -32,11 +34,13 @@ def of(tiles: Iterable[Tile], *, out_of_reach: Collection[str], now: datetime) -
     A rescue or a fault gives a node another state. Left out are nodes under maintenance, nodes of clusters that are
     out of reach, and nodes whose row has changed within GRACE: what the watch last saw has lasted since then.
     """
+    tiles = list(tiles)
     wanted = [tile.pk for tile in tiles if tile.state == STATE and tile.cluster not in out_of_reach]
     if not wanted:
         return []
     rows = Node.objects.filter(pk__in=wanted, in_cluster=True, ready=False, synced_at__lte=now - GRACE)
-    windows = list(Maintenance.objects.filter(starts_at__lte=now, ends_at__gt=now).select_related("cluster"))
+    here = Q(cluster=None) | Q(cluster__name__in={tile.cluster for tile in tiles})
+    windows = list(Maintenance.objects.filter(here, starts_at__lte=now, ends_at__gt=now).select_related("cluster"))
     return [
         NotReady(
             node.cluster.name,

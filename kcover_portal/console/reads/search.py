@@ -23,6 +23,7 @@ from kcover_portal.rescue.models import Rescue
 
 MAX_NODES = 8
 MAX_HITS = 5  # of each other kind
+MAX_RACKS = 100  # that are looked at
 MIN_TEXT = 3  # characters, for what is found by a part of its name
 MAX_TEXT = 200
 NUMBERED: Final = re.compile(r"(?:(rescue|incident|xid|sxid)\s*#?|#)?\s*([0-9]{1,18})", re.IGNORECASE)
@@ -32,7 +33,8 @@ NUMBERED: Final = re.compile(r"(?:(rescue|incident|xid|sxid)\s*#?|#)?\s*([0-9]{1
 class Hit:
     """Something of this name: ``kind`` for programs, ``icon``, ``label`` and ``detail`` for people.
 
-    ``asks``: the page is a preview or a form, which the palette opens as a dialog.
+    ``asks``: the page is a preview or a form, which the palette opens as a dialog. ``sure``: the text names this and
+    nothing else, so that Enter may mean it.
     """
 
     kind: str
@@ -41,6 +43,7 @@ class Hit:
     detail: str
     page: str
     asks: bool = False
+    sure: bool = True
 
 
 def find(user: User, text: str) -> list[Hit]:
@@ -53,7 +56,8 @@ def find(user: User, text: str) -> list[Hit]:
         return []
     if numbered := list(_numbered(user, text)):
         return [*numbered, *_nodes(user, text), *_named(user, text), *_meanings(text)]
-    return [*_acts(user, text), *_nodes(user, text), *_named(user, text), *_meanings(text)]
+    acts = list(_acts(user, text))
+    return [*acts, *_nodes(user, text), *_named(user, text, racks=not acts), *_meanings(text)]
 
 
 def as_json(hits: list[Hit]) -> list[dict[str, Any]]:
@@ -67,26 +71,30 @@ def _nodes(user: User, text: str) -> Iterator[Hit]:
 
 
 def _acts(user: User, text: str) -> Iterator[Hit]:
-    for act, cluster, name in spoken_acts.said(user, text):
-        yield Hit("act", act.icon, f"{act.label} {name}", cluster, act.page(cluster, name), asks=True)
+    for act, cluster, name, sure in spoken_acts.said(user, text):
+        yield Hit("act", act.icon, f"{act.label} {name}", cluster, act.page(cluster, name), asks=True, sure=sure)
 
 
 def _racks(user: User, text: str) -> Iterator[Hit]:
-    """Racks by name, each as the list of its nodes."""
+    """Racks by name, each as the list of its nodes, the shortest name first."""
     seen = accounts.scope(user)
     labels = DomainLabels(seen, "rack")
     rows = labels.read(seen.rows(Node.objects.filter(gone_at=None), node="")).filter(labels.having(text)).order_by()
-    for cluster, pk, *values in rows.values_list("cluster__name", "cluster_id", *labels.names).distinct()[:MAX_HITS]:
+    found = set()
+    for cluster, pk, *values in rows.values_list("cluster__name", "cluster_id", *labels.names).distinct()[:MAX_RACKS]:
         label = labels.of(pk, values)
         if label is not None and text.lower() in label[1].lower():
-            query = urlencode({"cluster": cluster, "label": "=".join(label)})
-            detail = _("Rack in %(cluster)s") % {"cluster": cluster}
-            yield Hit("rack", "layout-grid", label[1], detail, f"{reverse('console:nodes')}?{query}")
+            found.add((cluster, label))
+    for cluster, label in sorted(found, key=lambda one: (len(one[1][1]), one[1][1], one[0]))[:MAX_HITS]:
+        query = urlencode({"cluster": cluster, "label": "=".join(label)})
+        detail = _("Rack in %(cluster)s") % {"cluster": cluster}
+        yield Hit("rack", "layout-grid", label[1], detail, f"{reverse('console:nodes')}?{query}")
 
 
-def _named(user: User, text: str) -> Iterator[Hit]:
+def _named(user: User, text: str, *, racks: bool = True) -> Iterator[Hit]:
     if len(text) >= MIN_TEXT:
-        yield from _racks(user, text)
+        if racks:  # they cost the most: each node's labels are read
+            yield from _racks(user, text)
         yield from _gpus(user, text)
         yield from _parts(user, text)
         yield from _jobs(user, text)

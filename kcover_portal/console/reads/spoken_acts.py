@@ -86,10 +86,11 @@ ACTS: Final = (
 )
 
 
-def said(user: User, text: str) -> Iterator[tuple[SpokenAct, str, str]]:
+def said(user: User, text: str) -> Iterator[tuple[SpokenAct, str, str, bool]]:
     """The acts that the text names with a part of a node's name, where the person may do them.
 
-    Each with cluster and name of a node, the shortest name first. One query for each act that is named.
+    Each with cluster and name of a node, the shortest name first, and whether the text names this node and no other
+    one. One query for each act that is named.
     """
     text = text.lower()
     for act in ACTS:
@@ -102,8 +103,11 @@ def said(user: User, text: str) -> Iterator[tuple[SpokenAct, str, str]]:
             node=None if act.whole else "",
             needed=act.needs,
         )
-        for cluster, name in rows.order_by(Length("name"), "name").values_list("cluster__name", "name")[:MAX_NODES]:
-            yield act, cluster, name
+        ordered = rows.order_by(Length("name"), "name", "cluster__name")
+        found = list(ordered.values_list("cluster__name", "name")[:MAX_NODES])
+        named = [place for place in found if place[1].lower() == rest]
+        for cluster, name in found:
+            yield act, cluster, name, named == [(cluster, name)]
 
 
 def _rest(text: str, word: str) -> str:

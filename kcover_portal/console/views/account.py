@@ -1,8 +1,7 @@
 """The person's own account: password, second factors and sessions."""
 
-import zoneinfo
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth import update_session_auth_hash
@@ -17,16 +16,11 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from kcover_portal.accounts import queries, services
 from kcover_portal.accounts.models import TotpDevice
 from kcover_portal.accounts.services import recovery_codes, sessions
-from kcover_portal.console import form_dialog, home_pages
+from kcover_portal.console import form_dialog, home_pages, time_zones
 from kcover_portal.console.access import Request, lead, signed_in
 from kcover_portal.console.forms import sign_in
 from kcover_portal.console.views import tokens
 from kcover_portal.lib.errors import FieldError
-
-# The areas of the time zone database; what is in none of them is an older name of the same zone.
-AREAS: Final = frozenset(
-    ("Africa", "America", "Antarctica", "Arctic", "Asia", "Atlantic", "Australia", "Europe", "Indian", "Pacific")
-)
 
 
 @require_GET
@@ -37,7 +31,7 @@ def account(request: Request) -> HttpResponse:
     live = queries.live_sessions(now).filter(user=request.user)
     shown = [(session, session.session_key == request.session.stored_key) for session in live]
     context = {
-        "zones": _zones(request.user.zone),
+        "zones": sorted({*time_zones.offered(), request.user.zone} - {""}),
         "home": home_pages.stored(request.user),
         "home_pages": home_pages.open_pages(request.user),
         "sessions": shown,
@@ -48,12 +42,6 @@ def account(request: Request) -> HttpResponse:
         "tokens": tokens.described(request, request.user.tokens.filter(revoked_at=None), now=now),
     }
     return render(request, "console/pages/account.html", context)
-
-
-def _zones(chosen: str) -> list[str]:
-    """The time zones to choose from: places and UTC, without older names, but with the one that is chosen."""
-    places = {zone for zone in zoneinfo.available_timezones() if zone.partition("/")[0] in AREAS and "/" in zone}
-    return sorted(places | {"UTC"} | ({chosen} if chosen else set()))
 
 
 @sensitive_post_parameters()

@@ -1,6 +1,5 @@
 """Signing in and out, preferences, and the button that pauses everything."""
 
-import zoneinfo
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -18,7 +17,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from kcover_portal.accounts import queries as accounts, services as account_services
 from kcover_portal.accounts.models import User, Verb
 from kcover_portal.accounts.services import oidc
-from kcover_portal.console import admission, form_dialog, forms
+from kcover_portal.console import admission, form_dialog, forms, time_zones
 from kcover_portal.console.access import Request, later, page_of_portal, require, signed_in
 from kcover_portal.console.forms import sign_in
 from kcover_portal.fleet import services
@@ -84,7 +83,7 @@ def preferences(request: HttpRequest) -> HttpResponse:
         admission.keep_language(response, language)
         if user:
             User.objects.filter(pk=user.pk).update(language=language)
-    if user and zone is not None and (zone == "" or zone in zoneinfo.available_timezones()):
+    if user and zone is not None and (zone == "" or zone in time_zones.offered()):
         User.objects.filter(pk=user.pk).update(zone=zone)
     return response
 

@@ -1,13 +1,18 @@
 """The frame of all pages: the groups of the navigation, and the strip that says what the automation does."""
 
+from datetime import timedelta
 from itertools import groupby
 
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from kcover.decisions import guards
 from kcover_portal.fleet import services
-from kcover_portal.fleet.models import Cluster
+from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.fleet.services import cluster_settings
+from kcover_portal.incidents import services as incidents
+from tests.portal.console import pools
 from tests.portal.console.test_bounded import maintain, set_guards
 from tests.portal.rescue.world import World
 
@@ -58,6 +63,9 @@ def test_the_strip_names_what_blocks_before_what_works(person, world: World):
         maintain(world)
     client = person("viewer")
     assert signs(client) == ["c1: Breaker open", "c1: Maintenance", "Enforcing"]
+    assert "c1: Breaker open" in signs(pools.bound("vera", "viewer", world.cluster, "a", world.now)[1]), (
+        "without its numbers"
+    )
     page = client.get("/nodes/").content.decode()
     assert 'class="mode-strip tone-bad"' in page
 
@@ -72,3 +80,41 @@ def test_the_strip_costs_no_statement_more_for_more_clusters(person, world: Worl
             client.get("/account/")
         costs.append(len(asked))
     assert costs[0] == costs[1]
+
+
+def test_who_sees_a_part_of_a_cluster_learns_of_a_storm_without_its_nodes(person, world: World):
+    symptom = guards.Symptom(trait="code", kind="xid", value="62", nodes=3)
+    storm, _ = incidents.keep_storm(world.cluster, symptom, nodes=["gpu-1", "gpu-2"], now=world.now)
+    _, client = pools.bound("vera", "viewer", world.cluster, "a", world.now)
+    assert signs(client) == ["c1: Storm", "Enforcing"]
+    page = client.get("/frame/").content.decode()
+    assert f"/incidents/{storm.pk}/" not in page
+    assert "Xid 62" not in page
+    assert f"/incidents/{storm.pk}/" in person("viewer").get("/frame/").content.decode()
+
+
+def test_maintenance_of_a_part_is_not_told_as_that_of_the_cluster(person, world: World):
+    Node.objects.filter(name="gpu-1").update(pool="a")
+    cluster_settings.open_maintenance(
+        world.cluster,
+        pool="a",
+        starts_at=world.now,
+        ends_at=world.now + timedelta(hours=1),
+        reason="r",
+        actor="user:t",
+        now=world.now,
+    )
+    [maintained, enforcing] = signs(person("viewer"))
+    assert maintained.startswith("c1 · ")
+    assert enforcing == "Enforcing"
+    assert signs(pools.bound("vera", "viewer", world.cluster, "b", world.now)[1]) == ["Enforcing"]
+
+
+def test_a_pause_is_offered_on_a_page_that_was_loaded_while_paused(person, world: World):
+    services.pause(cluster=None, reason="r", actor="user:t", now=world.now)
+    found = [entry.href for entry in person("admin").get("/account/").context["palette"]]
+    assert {"/pause/", "/resume/"} <= set(found)
+
+
+def test_the_frame_is_for_people_who_are_signed_in(client, world: World):
+    assert client.get("/frame/").status_code == 302

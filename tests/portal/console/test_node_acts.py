@@ -44,6 +44,9 @@ def test_a_node_under_rescue_offers_what_ends_the_rescue_and_a_cordon_until_it_h
         cluster=world.cluster, node=world.node(), origin="manual", requested_by="user:x", opened_at=world.now
     )
     assert offered(world) == ["cordon", "release"]
+    Rescue.objects.update(state="held", hold="approval")
+    assert offered(world) == ["cordon", "drain", "reboot", "release"], "their dialogs say what is in the way"
+    Rescue.objects.update(state="waiting", hold="")
     world.kube.cordon("gpu-1")
     world.sync()
     assert offered(world) == ["uncordon", "release"]

@@ -101,6 +101,19 @@ def test_a_verb_and_a_node_lead_to_the_preview_of_the_act(person, stocked: World
     assert hits(person("viewer"), f"{word} gpu-1") == []
 
 
+def test_enter_means_a_node_only_if_the_text_names_it_and_no_other(person, stocked: World):
+    other = Cluster.objects.create(name="other", created_at=stocked.now)
+    client = person("operator")
+
+    def sure(text: str) -> list[bool]:
+        return [hit["sure"] for hit in client.get("/search/found.json", {"q": text}).json()["hits"]]
+
+    assert sure("drain GPU-1") == [True]
+    assert sure("drain gpu-") == [False], "it names no node"
+    other.nodes.create(name="gpu-1", created_at=stocked.now)
+    assert sure("drain gpu-1") == [False, False], "which of the two?"
+
+
 def test_acts_are_said_in_chinese_without_a_space(person, stocked: World):
     client = person("operator")
     client.cookies["django_language"] = "zh-hans"
