@@ -47,6 +47,7 @@ class XidTrend extends TimeChart {
       },
       axes: [
         {
+          size: 28, // one line of dates
           values: (_chart, marks) => marks.map(mark),
           incrs: (short ? [1 / 24, 1 / 8, 1 / 4] : [1, 2, 7, 14, 30, 61, 122, 365]).map((days) => days * DAY),
         },
