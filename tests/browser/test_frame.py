@@ -58,7 +58,7 @@ def test_the_palette_of_a_phone_opens_the_preview_of_a_written_act(open_page: Op
 
 def choose_zone(page: Page, zone: str) -> None:
     card = page.get_by_role("region", name="Time zone")
-    card.get_by_label("Times on pages").select_option(zone)
+    card.get_by_label("Show times in").select_option(zone)
     card.get_by_role("button", name="Save").click()
     expect(page.get_by_role("heading", name="Your account")).to_be_visible()
 

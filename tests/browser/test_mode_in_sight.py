@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import Open
-from tests.browser.pages import settled
+from tests.browser.pages import live, settled
 from tests.story.product import Product
 
 
@@ -34,18 +34,18 @@ def test_a_scrolled_page_still_shows_that_automation_is_paused(open_page: Open, 
 
 
 def test_a_page_of_which_nothing_else_is_refreshed_shows_the_mode_of_now(open_page: Open, product: Product):
-    """Somebody writes a policy for an hour. Meanwhile automation is paused, and resumed."""
+    """Somebody writes a policy for an hour. Meanwhile automation is paused, and resumed. The focus stays where it is."""
     page = open_page("/policies/edit/")
-    settled(page)
+    live(page)
     strip, pause = page.locator("#mode-strip"), page.locator("#pause-everything")
     expect(strip).to_contain_text("Enforcing")
     page.get_by_label("Reason").fill("half a sentence")
     pause.focus()
-    assert product.post("/api/v1/pause", {"reason": "fire drill"})[0] == 200
+    assert product.post("/api/v1/pause", {"reason": "fire drill", "cluster": "sim"})[0] == 200
     try:
         expect(strip).to_contain_text("Paused")
-        expect(pause).to_be_hidden()
+        expect(pause).to_be_focused()
     finally:
-        product.post("/api/v1/resume", {"reason": "over"})
-    expect(pause).to_be_visible()
+        product.post("/api/v1/resume", {"reason": "over", "cluster": "sim"})
+    expect(strip).to_contain_text("Enforcing")
     assert page.get_by_label("Reason").input_value() == "half a sentence"
