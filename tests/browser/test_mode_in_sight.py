@@ -34,7 +34,7 @@ def test_a_scrolled_page_still_shows_that_automation_is_paused(open_page: Open, 
 
 
 def test_a_page_of_which_nothing_else_is_refreshed_shows_the_mode_of_now(open_page: Open, product: Product):
-    """Somebody writes a policy for an hour. Meanwhile automation is paused, and resumed. The focus stays where it is."""
+    """Somebody writes a policy for an hour. Meanwhile automation is paused and resumed. The focus stays."""
     page = open_page("/policies/edit/")
     live(page)
     strip, pause = page.locator("#mode-strip"), page.locator("#pause-everything")
