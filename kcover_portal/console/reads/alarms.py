@@ -67,10 +67,10 @@ def alarms(seen: Scope, clusters: Collection[Cluster], *, now: datetime) -> list
             continue
         text = _("Maintenance of %(where)s: no node is cordoned, drained or rebooted. %(why)s") % {
             "where": part or (window.cluster.name if window.cluster else _("all clusters")),
-            "why": window.reason,
+            "why": window.reason if window.cluster is None or window.cluster in seen else "",
         }
         look = presentation.of("guard", "maintenance")
-        found.append(Alarm(look, window.cluster.name if window.cluster else "", text, part=part))
+        found.append(Alarm(look, window.cluster.name if window.cluster else "", text.rstrip(), part=part))
     return found
 
 

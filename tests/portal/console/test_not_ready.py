@@ -113,9 +113,9 @@ def test_the_home_page_and_the_node_say_who_is_silent(unready: World, person: An
     assert [one.kubelet_silent for one in client.get("/").context["not_ready"]] == [True]
     page = client.get("/nodes/c1/gpu-1/").content.decode()
     assert 'id="not-ready"' in page
-    assert "an incident opens" not in page  # it has no agent
+    assert "an incident is opened" not in page  # it has no agent
     Agent.objects.create(node=unready.node(), seen_at=unready.now, boot_seen_at=unready.now, boot_id="b")
-    assert "an incident opens" in client.get("/nodes/c1/gpu-1/").content.decode()
+    assert "an incident is opened" in client.get("/nodes/c1/gpu-1/").content.decode()
     Node.objects.update(conditions={"Ready": "False"})
     assert [one.kubelet_silent for one in client.get("/").context["not_ready"]] == [False]
     assert 'id="not-ready"' not in client.get("/nodes/c1/gpu-2/").content.decode()

@@ -44,7 +44,8 @@ def test_every_page_and_endpoint_lives_with_fewer_rights(narrow: World, person: 
     paths = [path for path in paths if "sign-out" not in path and "sessions" not in path]
     paths = [path for number, path in enumerate(paths) if in_share(number, shares=SHARES)]
     broken = []
-    for path in [f"/jobs/{job}/restart/", f"/jobs/{job}/stop/", *paths]:
+    asking = [f"/jobs/{job}/restart/", f"/jobs/{job}/stop/", "/jobs/", f"/nodes/{name}/{NODE}/drain/"]  # in each share
+    for path in [*asking, *paths]:
         for method in METHODS:
             for query in ("",) if method in SAFE else ("?dry_run=1", ""):
                 content = {} if method in SAFE else {"data": check, "content_type": "application/json"}
