@@ -9,7 +9,7 @@ from datetime import datetime
 from django.db.models import Count, F, Q, QuerySet, Value
 from django.db.models.expressions import Combinable
 from django.db.models.fields.json import KeyTextTransform
-from django.utils.translation import gettext as _
+from django.utils.translation import gettext as _, ngettext
 
 from kcover import actions, reasons
 from kcover.decisions import guards
@@ -232,9 +232,10 @@ def _budget(cluster: Cluster, settings: guards.Settings) -> list[Gauge]:
     rows = capacity.eligible(cluster).order_by()
     if limit is None:
         used = rows.filter(pk__in=taken).count()
-        return [
-            Gauge("budget", "", used, None, "off", _("%(n)d nodes isolated or in rescue; no limit set") % {"n": used})
-        ]
+        note = ngettext(
+            "%(n)d node isolated or in rescue; no limit set", "%(n)d nodes isolated or in rescue; no limit set", used
+        )
+        return [Gauge("budget", "", used, None, "off", note % {"n": used})]
     key = by.label_key
     parts: dict[str, Combinable] = {"cluster": Value(""), "pool": F("pool"), "label": KeyTextTransform(key, "labels")}
     groups = rows.annotate(group=parts[by.kind]).values("group")

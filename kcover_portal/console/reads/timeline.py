@@ -227,6 +227,7 @@ def _judgements(open_incidents: Sequence[Incident]) -> list[Explanation]:
         if decision is None:
             found.append(Explanation(_("%(fault)s: no decision yet.") % {"fault": name}, "incident", incident.pk))
         elif decision.answer != "rescue":
-            text = f"{name}: {localization.sentence(sentences.in_short(incident, decision.reasons))}"
+            why = localization.sentence(sentences.in_short(incident, decision.reasons))
+            text = _("%(title)s: %(what)s") % {"title": name, "what": why}
             found.append(Explanation(text, "incident", incident.pk, incident.decide_at))
     return found
