@@ -33,8 +33,8 @@ class Alarm:
 def alarms(seen: Scope, clusters: Collection[Cluster], *, now: datetime) -> list[Alarm]:
     """The present blocks of automation: storms, open breakers and maintenance windows.
 
-    Of a cluster that is in the scope in part, only the fact is told. A window that names only nodes out of the scope is
-    left out.
+    For a cluster that is only partly in the scope, an alarm says that it exists, and no more. A window that names only
+    nodes outside of the scope is left out.
     """
     found = [
         Alarm(

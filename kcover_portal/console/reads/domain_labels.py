@@ -29,7 +29,7 @@ class DomainLabels:
         )
 
     def having(self, text: str) -> Q:
-        """Whether one of the columns has the text."""
+        """The condition that one of the columns contains the text."""
         wanted = Q(pk__in=())
         for name in self.names:
             wanted |= Q(**{f"{name}__icontains": text})

@@ -46,35 +46,28 @@ def _on_node(verb: str) -> SpokenAct:
     )
 
 
-def _form(page: str) -> Callable[[str, str], str]:
-    return lambda cluster, name: f"{reverse(page)}?{urlencode({'cluster': cluster, 'host': name})}"
+def _by_form(words: tuple[str | Promise, ...], label: str | Promise, icon: str, needs: Verb, form: str) -> SpokenAct:
+    """An act whose form begins with the node, and asks for the right in the whole cluster."""
+    return SpokenAct(
+        words,
+        label,
+        icon,
+        needs,
+        lambda cluster, name: f"{reverse(form)}?{urlencode({'cluster': cluster, 'host': name})}",
+        whole=True,
+    )
 
 
 ACTS: Final = (
     *(_on_node(verb) for verb in NODE_VERBS),
-    SpokenAct(
-        ("validate", _("Validate")),
-        _("Validate"),
-        "shield-check",
-        Verb.CHECK,
-        _form("console:validation-new"),
-        whole=True,
-    ),
-    SpokenAct(
-        ("check", "checks", _("Checks")),
-        _("Run checks"),
-        "list-check",
-        Verb.CHECK,
-        _form("console:check-run-new"),
-        whole=True,
-    ),
-    SpokenAct(
+    _by_form(("validate", _("Validate")), _("Validate"), "shield-check", Verb.CHECK, "console:validation-new"),
+    _by_form(("check", "checks", _("Checks")), _("Run checks"), "list-check", Verb.CHECK, "console:check-run-new"),
+    _by_form(
         ("maintenance", _("Maintenance")),
         _("Schedule maintenance"),
         "tool",
         Verb.MAINTAIN,
-        _form("console:maintenance-new"),
-        whole=True,
+        "console:maintenance-new",
     ),
     SpokenAct(
         ("repair", _("Report a repair")),

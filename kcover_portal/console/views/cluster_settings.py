@@ -21,7 +21,7 @@ from kcover_portal.console.access import Request, lead, require, signed_in
 from kcover_portal.console.forms import cluster_settings as setting_forms
 from kcover_portal.console.reads import safety as reads
 from kcover_portal.fleet.models import Cluster
-from kcover_portal.fleet.services import cluster_settings, pending_changes
+from kcover_portal.fleet.services import pending_changes
 
 
 @require_http_methods(["GET", "POST"])
@@ -60,10 +60,8 @@ def _change(
         changes, reason = form.changes(), given["reason"]
         if pending_changes.loosens_settings(row, changes) and pending_changes.needs_second(row):
             return ask_second(request, row, pending_changes.SETTINGS, changes, reason=reason)
-        check = pending_changes.judged_again(pending_changes.SETTINGS, changes, may_loosen=True)
-        cluster_settings.set_cluster(
-            row, changes, actor=accounts.actor(request.user), reason=reason, now=now, check=check
-        )
+        actor, kind = accounts.actor(request.user), pending_changes.SETTINGS
+        pending_changes.change(row, kind, changes, may_loosen=True, actor=actor, reason=reason, now=now)
         return None
 
     shown: dict[str, Any] = {"verb": _("Save"), "address": reverse(f"console:{page}", args=(row.name,)), **look}

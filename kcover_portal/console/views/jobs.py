@@ -38,7 +38,7 @@ def jobs(request: Request) -> HttpResponse:
     """The jobs of the clusters or pools that the person sees, as the API servers answer."""
     with place(request, concurrency_limits.CLUSTER_READS):
         found = job_list.JOBS.find(request.user, request.GET, timezone.now())
-    sort = job_list.JOBS.sort(request.GET)
+    sort, asked = job_list.JOBS.sort(request.GET), job_list.JOBS.asked(request.GET)
     repairs = set(accounts.clusters_of(request.user, Verb.REPAIR).values_list("name", flat=True))
     context = {
         "page": Paginator(found.rows, PAGE_ROWS).get_page(request.GET.get("page")),
@@ -47,8 +47,8 @@ def jobs(request: Request) -> HttpResponse:
         "sort": sort,
         "keep": [("sort", sort)],
         "problems": job_list.JOBS.problems(request.GET),
-        "form": list_filters.of_computed(job_list.JOBS.asked(request.GET), job_list.choices(request.user)),
-        "any": any(job_list.JOBS.asked(request.GET).values()),
+        "form": list_filters.of_computed(asked, job_list.choices(request.user)),
+        "any": any(asked.values()),
         "repairs": repairs,
     }
     return render(request, "console/pages/jobs.html", context)

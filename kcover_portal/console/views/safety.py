@@ -115,9 +115,8 @@ def guard(request: Request, cluster: str, guard: str) -> HttpResponse:
     def change(given: dict[str, Any], now: datetime) -> HttpResponse | None:
         if pending_changes.loosens_guards(row, form.patch()) and pending_changes.needs_second(row):
             return setting_views.ask_second(request, row, "guards", form.patch(), reason=given["reason"])
-        actor = accounts.actor(request.user)
-        check = pending_changes.judged_again(pending_changes.GUARDS, form.patch(), may_loosen=True)
-        cluster_settings.set_guards(row, form.patch(), actor=actor, reason=given["reason"], now=now, check=check)
+        actor, kind = accounts.actor(request.user), pending_changes.GUARDS
+        pending_changes.change(row, kind, form.patch(), may_loosen=True, actor=actor, reason=given["reason"], now=now)
         return None
 
     look = presentation.GUARDS[guard]
@@ -147,8 +146,8 @@ def mode(request: Request, cluster: str) -> HttpResponse:
             require(request, Verb.CONFIGURE, row)
             if pending_changes.needs_second(row):
                 return setting_views.ask_second(request, row, "settings", changes, reason=given["reason"])
-        check = pending_changes.judged_again(pending_changes.SETTINGS, changes, may_loosen=loosens)
-        cluster_settings.set_cluster(row, changes, actor=actor, reason=given["reason"], now=now, check=check)
+        kind = pending_changes.SETTINGS
+        pending_changes.change(row, kind, changes, may_loosen=loosens, actor=actor, reason=given["reason"], now=now)
         return None
 
     title = _("Mode of %(cluster)s") % {"cluster": row.name}

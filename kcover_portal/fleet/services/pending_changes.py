@@ -133,6 +133,18 @@ def judged_again(kind: str, changes: Mapping[str, Any], *, may_loosen: bool) -> 
     return check
 
 
+def change(
+    cluster: Cluster, kind: str, changes: Mapping[str, Any], *, may_loosen: bool, actor: str, reason: str, now: datetime
+) -> None:
+    """Changes settings or guards at once, after a last look whether that is still allowed; see ``judged_again``.
+
+    Raises what ``cluster_settings.set_cluster`` and ``set_guards`` raise.
+    """
+    make = cluster_settings.set_guards if kind == GUARDS else cluster_settings.set_cluster
+    check = judged_again(kind, changes, may_loosen=may_loosen)
+    make(cluster, changes, actor=actor, reason=reason, now=now, check=check)
+
+
 def needs_second(cluster: Cluster | None) -> bool:
     """Returns whether a change that loosens waits: the cluster asks for it, or for all clusters, one of them."""
     return cluster.second_admin if cluster is not None else Cluster.objects.filter(second_admin=True).exists()

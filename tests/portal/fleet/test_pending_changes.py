@@ -250,7 +250,7 @@ def test_two_addresses_that_differ_in_a_key_do_not_look_the_same(east: Cluster, 
 
 @pytest.mark.parametrize("cleared", [False, True])
 def test_another_secret_waits_and_is_never_shown(east: Cluster, ada: Api, bea: Api, cleared: bool) -> None:
-    """Whoever knows the secret signs callbacks as the decision system, and one without it may refuse to answer."""
+    """Whoever knows the secret can sign callbacks as the decision system. A system without it may not answer."""
     old, new = "old" * 10, "" if cleared else "new" * 10
     keep_secret(east, old)
     waits = patch(ada, "", {"decision_secret": new, "mode": "enforce", "reason": "rotation"})

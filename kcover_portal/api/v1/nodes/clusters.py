@@ -28,7 +28,7 @@ from kcover_portal.api.v1.masked_fields import MaskedTextField
 from kcover_portal.api.v1.reason_fields import ReasonSerializer, SentenceField
 from kcover_portal.api.v1.rescues import changes
 from kcover_portal.fleet.models import MAX_NCCL_EVERY, OBJECT_NAME, Cluster
-from kcover_portal.fleet.services import cluster_settings, pending_changes
+from kcover_portal.fleet.services import pending_changes
 from kcover_portal.lib.errors import FieldError
 from kcover_portal.runtime.models import Mode
 
@@ -271,14 +271,9 @@ class Clusters(base.ReadViewSet[Cluster]):
             for name in set(body).difference(LOOSENS):
                 raise FieldError(name, reasons.of("change_apart", names=", ".join(LOOSENS)))
             return changes.ask(request, cluster, "settings", body, reason=reason)
-        cluster_settings.set_cluster(
-            cluster,
-            body,
-            actor=accounts.actor(principal(request)),
-            reason=reason,
-            now=timezone.now(),
-            check=pending_changes.judged_again(pending_changes.SETTINGS, body, may_loosen=loosens),
-        )
+        actor, now = accounts.actor(principal(request)), timezone.now()
+        kind = pending_changes.SETTINGS
+        pending_changes.change(cluster, kind, body, may_loosen=loosens, actor=actor, reason=reason, now=now)
         return Response(ClusterSerializer(cluster).data)
 
 

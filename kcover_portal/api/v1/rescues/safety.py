@@ -63,17 +63,12 @@ class Guards(base.ActionView):
         try:
             if pending_changes.loosens_guards(cluster, patch) and pending_changes.needs_second(cluster):
                 return changes.ask(request, cluster, "guards", patch, reason=reason)
-            changed = cluster_settings.set_guards(
-                cluster,
-                patch,
-                actor=accounts.actor(principal(request)),
-                reason=reason,
-                now=timezone.now(),
-                check=pending_changes.judged_again(pending_changes.GUARDS, patch, may_loosen=True),
-            )
+            actor, now = accounts.actor(principal(request)), timezone.now()
+            kind = pending_changes.GUARDS
+            pending_changes.change(cluster, kind, patch, may_loosen=True, actor=actor, reason=reason, now=now)
         except guards.SettingError as error:
             raise FieldError(error.path or "guards", error.reason) from error
-        return Response(guards.to_json(changed))
+        return Response(guards.to_json(queries.guards_of(cluster)))
 
 
 class MaintenanceSerializer(serializers.ModelSerializer[Maintenance]):
