@@ -1,7 +1,7 @@
 """Changes to the fleet: contact with clusters, commands to agents, modes. The watch's nodes are in ``node_rows``."""
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -17,6 +17,8 @@ from kcover_portal.fleet.services import cluster_settings, late_results, storabl
 from kcover_portal.ledger import services as ledger
 from kcover_portal.lib import doorbell
 from kcover_portal.runtime.models import Installation, Mode
+
+ModeCheck = Callable[[Cluster | Installation], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,19 +137,38 @@ def pause(*, cluster: Cluster | None, reason: str, actor: str, now: datetime) ->
     _set_mode(Mode.PAUSED, cluster=cluster, reason=reason, actor=actor, now=now, act=audit.AutomationPaused)
 
 
-def resume(*, cluster: Cluster | None, reason: str, actor: str, now: datetime, mode: str | None = None) -> None:
-    """Resumes automation in the mode from before the pause, unless another is given."""
-    _set_mode(mode, cluster=cluster, reason=reason, actor=actor, now=now, act=audit.AutomationResumed)
+def resume(
+    *,
+    cluster: Cluster | None,
+    reason: str,
+    actor: str,
+    now: datetime,
+    mode: str | None = None,
+    check: ModeCheck = cluster_settings.anything,
+) -> None:
+    """Resumes automation in the mode from before the pause, unless another is given.
+
+    ``check`` sees the locked row first, and may raise.
+    """
+    _set_mode(mode, cluster=cluster, reason=reason, actor=actor, now=now, act=audit.AutomationResumed, check=check)
 
 
 @transaction.atomic
 def _set_mode(
-    mode: str | None, *, cluster: Cluster | None, reason: str, actor: str, now: datetime, act: type[audit.ModeAct]
+    mode: str | None,
+    *,
+    cluster: Cluster | None,
+    reason: str,
+    actor: str,
+    now: datetime,
+    act: type[audit.ModeAct],
+    check: ModeCheck = cluster_settings.anything,
 ) -> None:
     if cluster is None:
         row: Installation | Cluster = Installation.objects.select_for_update().get_or_create(pk=1)[0]
     else:
         row = Cluster.objects.select_for_update(no_key=True).get(pk=cluster.pk)
+    check(row)
     before = row.mode
     row.mode = mode or (row.resumes_as or Mode.ENFORCE if before == Mode.PAUSED else before)
     if row.mode == Mode.PAUSED and before != Mode.PAUSED:

@@ -51,7 +51,7 @@ SETTINGS_THAT_DECIDE = frozenset(
 )
 
 
-def anything(row: Cluster) -> None:
+def anything(row: Cluster | Installation) -> None:
     """The check of a change that was judged, or that nobody judges."""
 
 

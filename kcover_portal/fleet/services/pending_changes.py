@@ -145,6 +145,21 @@ def change(
     make(cluster, changes, actor=actor, reason=reason, now=now, check=check)
 
 
+def resume(
+    cluster: Cluster | None, mode: str | None, *, may_loosen: bool, actor: str, reason: str, now: datetime
+) -> None:
+    """Resumes automation at once, after a last look under the row's lock whether that is still allowed.
+
+    ``mode``: None for the one before the pause. ``may_loosen``: see ``judged_again``. Raises ChangeRefused.
+    """
+
+    def check(row: Cluster | Installation) -> None:
+        if loosens_mode(row, mode) and (needs_second(row if isinstance(row, Cluster) else None) or not may_loosen):
+            raise ChangeRefused(reasons.of("settings_changed_meanwhile"))
+
+    services.resume(cluster=cluster, reason=reason, actor=actor, now=now, mode=mode, check=check)
+
+
 def needs_second(cluster: Cluster | None) -> bool:
     """Returns whether a change that loosens waits: the cluster asks for it, or for all clusters, one of them."""
     return cluster.second_admin if cluster is not None else Cluster.objects.filter(second_admin=True).exists()
@@ -170,7 +185,7 @@ def request(
         kind=kind,
         changes={name: _sealed(name, value) for name, value in changes.items()},
         secret=changes.get("decision_secret", ""),
-        before=_present_values(cluster, kind, _concerned(kind, changes)),
+        before=_present_values(cluster or runtime.installation(), kind, _concerned(kind, changes)),
         requested_by=actor,
         requesters=list(requesters),
         reason=reason,
@@ -200,8 +215,6 @@ def confirm(
             raise ChangeRefused(reasons.of("change_own", change=str(row.pk)))
         if requester_is_gone:
             raise ChangeRefused(reasons.of("vote_of_gone", by=row.requested_by))
-        if _present_values(row.cluster, row.kind, row.before) != row.before:
-            raise ChangeRefused(reasons.of("change_outdated", change=str(row.pk)))
         changes = _requested(row)
         _close(row, PendingChange.State.CONFIRMED, actor=actor, now=now)
         _note(row, audit.ChangeConfirmed, actor=actor, reason=row.reason, now=now)
@@ -237,15 +250,24 @@ def _concerned(kind: str, changes: Mapping[str, Any]) -> Collection[str]:
     return {**changes, **dict.fromkeys(with_it)}
 
 
-def _present_values(cluster: Cluster | None, kind: str, names: Iterable[str]) -> dict[str, Any]:
+def _present_values(row: Cluster | Installation, kind: str, names: Iterable[str]) -> dict[str, Any]:
     """The present values of these settings or guards; of a pause, the mode."""
-    if kind == GUARDS and cluster is not None:
-        present = guards.to_json(queries.guards_of(cluster))
+    if kind == GUARDS and isinstance(row, Cluster):
+        present = guards.to_json(queries.guards_of(row))
         return {name: present[name] for name in names}
-    if kind == SETTINGS and cluster is not None:
-        return {name: _present(cluster, name) for name in names}
-    row = cluster or runtime.installation()
+    if kind == SETTINGS and isinstance(row, Cluster):
+        return {name: _present(row, name) for name in names}
     return {"mode": row.mode, "resumes_as": row.resumes_as}
+
+
+def _unchanged(change: PendingChange) -> services.ModeCheck:
+    """A check that raises ChangeRefused unless the locked row has the values that the second admin saw."""
+
+    def check(row: Cluster | Installation) -> None:
+        if _present_values(row, change.kind, change.before) != change.before:
+            raise ChangeRefused(reasons.of("change_outdated", change=str(change.pk)))
+
+    return check
 
 
 def _present(cluster: Cluster, name: str) -> Any:
@@ -287,16 +309,19 @@ def forget_expired(*, now: datetime) -> None:
 
 def _set_guards(row: PendingChange, changes: Mapping[str, Any], actor: str, now: datetime) -> None:
     assert row.cluster is not None
-    cluster_settings.set_guards(row.cluster, changes, actor=actor, reason=row.reason, now=now)
+    check = _unchanged(row)
+    cluster_settings.set_guards(row.cluster, changes, actor=actor, reason=row.reason, now=now, check=check)
 
 
 def _set_cluster(row: PendingChange, changes: Mapping[str, Any], actor: str, now: datetime) -> None:
     assert row.cluster is not None
-    cluster_settings.set_cluster(row.cluster, changes, actor=actor, reason=row.reason, now=now)
+    check = _unchanged(row)
+    cluster_settings.set_cluster(row.cluster, changes, actor=actor, reason=row.reason, now=now, check=check)
 
 
 def _resume(row: PendingChange, changes: Mapping[str, Any], actor: str, now: datetime) -> None:
-    services.resume(cluster=row.cluster, reason=row.reason, actor=actor, now=now, mode=changes["mode"])
+    mode, check = changes["mode"], _unchanged(row)
+    services.resume(cluster=row.cluster, reason=row.reason, actor=actor, now=now, mode=mode, check=check)
 
 
 _APPLY: Mapping[str, Callable[[PendingChange, Mapping[str, Any], str, datetime], None]] = {

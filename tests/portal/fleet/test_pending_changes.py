@@ -12,7 +12,7 @@ from django.utils import timezone
 from kcover_portal.accounts import services as accounts
 from kcover_portal.accounts.models import User
 from kcover_portal.encryption import stored
-from kcover_portal.fleet import queries as fleet, tasks
+from kcover_portal.fleet import queries as fleet, services, tasks
 from kcover_portal.fleet.models import Cluster, PendingChange
 from kcover_portal.fleet.services import cluster_settings, pending_changes
 from kcover_portal.ledger.models import Entry
@@ -365,6 +365,27 @@ def test_two_changes_at_once_that_tighten_alone_do_not_loosen_together(
     change(east, first, **said, check=pending_changes.judged_again(kind, first, may_loosen=True))
     with refused(pending_changes.ChangeRefused, "settings_changed_meanwhile"):
         change(east, second, **said, check=pending_changes.judged_again(kind, second, may_loosen=True))
+
+
+@pytest.mark.parametrize("tightened", ["the mode", "a second admin"])
+def test_a_pause_does_not_end_in_a_mode_that_loosens_by_a_change_at_the_same_moment(
+    east: Cluster, tightened: str, now: datetime
+) -> None:
+    said = {"actor": "user:ada", "reason": "", "now": now}
+    services.pause(cluster=east, **said)
+    stale = Cluster.objects.get(pk=east.pk)
+    assert not pending_changes.loosens_mode(stale, "approve"), "judged before the other change"
+    if tightened == "the mode":
+        Cluster.objects.update(resumes_as="shadow")
+    else:
+        Cluster.objects.update(resumes_as="shadow", second_admin=True)
+    with refused(pending_changes.ChangeRefused, "settings_changed_meanwhile"):
+        pending_changes.resume(stale, "approve", may_loosen=tightened == "a second admin", **said)
+    east.refresh_from_db()
+    assert east.mode == "paused"
+    pending_changes.resume(stale, None, may_loosen=False, **said)
+    east.refresh_from_db()
+    assert east.mode == "shadow"
 
 
 @pytest.mark.parametrize("secret", ["short", "x" * 201])

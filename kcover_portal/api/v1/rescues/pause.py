@@ -88,12 +88,13 @@ class Resume(base.ActionView):
         """
         body, cluster = _where(request, ResumeBody, Verb.RESUME)
         step_up(request)
-        if pending_changes.loosens_mode(cluster or runtime.installation(), body["mode"]):
+        loosens = pending_changes.loosens_mode(cluster or runtime.installation(), body["mode"])
+        if loosens:
             require(request, Verb.CONFIGURE, cluster)
             if pending_changes.needs_second(cluster):
                 return changes.ask(request, cluster, "resume", {"mode": body["mode"]}, reason=body["reason"])
-        actor = accounts.actor(principal(request))
-        services.resume(cluster=cluster, reason=body["reason"], actor=actor, now=timezone.now(), mode=body["mode"])
+        mode, reason, actor = body["mode"], body["reason"], accounts.actor(principal(request))
+        pending_changes.resume(cluster, mode, may_loosen=loosens, actor=actor, reason=reason, now=timezone.now())
         return _mode(cluster)
 
 
