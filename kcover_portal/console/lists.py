@@ -69,7 +69,7 @@ NODES = Listing(
         "cluster": "cluster__name",
         "name": "name",
         "known": "in_cluster",
-        **own_columns("ready", "ready_since"),
+        **own_columns("ready", "ready_since", "unready_since"),
         "cordoned": "unschedulable",
         "faults": nodes.open_faults(),
         "rescue": nodes.open_rescue(),

@@ -341,6 +341,7 @@ class Node(models.Model):
     unschedulable = models.BooleanField(default=False)
     ready = models.BooleanField(default=False)
     ready_since = models.DateTimeField(null=True)
+    unready_since = models.DateTimeField(null=True, help_text="when it was first seen not Ready; null: it is Ready")
     boot_id = models.CharField(max_length=64, blank=True)
     past_boots = models.JSONField(default=list, help_text="ids of earlier boots, the latest first")
     boot_times = models.JSONField(

@@ -19,11 +19,12 @@ STATE: Final = "not-ready"
 class NotReady:
     """A node. ``kubelet_silent``: its kubelet has not reported (Ready is Unknown); else it says so itself (False).
 
-    ``agent_seen_at``: the last report of its agent; None without an agent.
+    ``since``: when the watch first saw it so. ``agent_seen_at``: the last report of its agent; None without an agent.
     """
 
     cluster: str
     name: str
+    since: datetime
     kubelet_silent: bool
     agent_seen_at: datetime | None
 
@@ -32,19 +33,20 @@ def of(tiles: Iterable[Tile], *, out_of_reach: Collection[str], now: datetime) -
     """Those of the nodes in the state ``not-ready`` that nobody works on, the first by name. At most two queries.
 
     A rescue or a fault gives a node another state. Left out are nodes under maintenance, nodes of clusters that are
-    out of reach, and nodes whose row has changed within GRACE: what the watch last saw has lasted since then.
+    out of reach, and nodes that were Ready within GRACE.
     """
     tiles = list(tiles)
     wanted = [tile.pk for tile in tiles if tile.state == STATE and tile.cluster not in out_of_reach]
     if not wanted:
         return []
-    rows = Node.objects.filter(pk__in=wanted, in_cluster=True, ready=False, synced_at__lte=now - GRACE)
+    rows = Node.objects.filter(pk__in=wanted, in_cluster=True, ready=False, unready_since__lte=now - GRACE)
     here = Q(cluster=None) | Q(cluster__name__in={tile.cluster for tile in tiles})
     windows = list(Maintenance.objects.filter(here, starts_at__lte=now, ends_at__gt=now).select_related("cluster"))
     return [
         NotReady(
             node.cluster.name,
             node.name,
+            node.unready_since or now,
             node.conditions.get("Ready", "Unknown") == "Unknown",
             agent.seen_at if (agent := getattr(node, "agent", None)) is not None else None,
         )

@@ -28,7 +28,10 @@ log = logging.getLogger(__name__)
 MAX_SIGNALS = 20  # for one batch; more changed nodes are announced to the pages with a single signal
 
 # The columns of a node's row that come from the cluster, with their SQL types. The first ones may be null.
-TIMES = ("ready_since", "gone_at", "machine_since", "machine_after", "not_ready_since", "unallocatable_since")
+TIMES = (
+    *("ready_since", "unready_since", "gone_at", "machine_since", "machine_after", "not_ready_since"),
+    "unallocatable_since",
+)
 TEXTS = ("uid", "pool", "model", "boot_id", "kubelet", "address", "system_uuid", "provider_id", "runtime")
 NULLABLE = dict.fromkeys(TIMES, "timestamptz")
 REQUIRED = {
@@ -241,6 +244,7 @@ def _columns(row: Node, sighting: _Sighting, facts: _ClusterFacts, *, now: datet
             row, sighting.boots, watched_at=facts.watched_at() if row.boot_id != columns["boot_id"] else None, now=now
         )
         same = row.uid == columns["uid"]
+        columns["unready_since"] = _since(not columns["ready"], same and row.unready_since, now)
         columns["not_ready_since"] = _since(_is_not_ready(columns["taints"]), same and row.not_ready_since, now)
         columns["unallocatable_since"] = _since(columns["unallocatable"] > 0, same and row.unallocatable_since, now)
         if _is_another_machine(row, columns):

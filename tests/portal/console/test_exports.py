@@ -28,8 +28,8 @@ from kcover_portal.sources.models import Source
 
 NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
 HEADERS = {
-    "nodes": "id cluster name known ready ready_since cordoned faults rescue pool model gpus driver kernel kubelet "
-    "address boot_id agent_version agent_seen_at labels taints created_at gone_at",
+    "nodes": "id cluster name known ready ready_since unready_since cordoned faults rescue pool model gpus driver "
+    "kernel kubelet address boot_id agent_version agent_seen_at labels taints created_at gone_at",
     "incidents": "id cluster node kind code state severity program cause drill count device gpu_uuid message boot_id "
     "opened_at last_at closed_at closed_because",
     "occurrences": "id incident cluster node kind code source sequence message drill count boot_id seen_at at "

@@ -11,6 +11,7 @@ from kcover_portal.accounts.queries import Scope
 from kcover_portal.console.reads import fleet, not_ready
 from kcover_portal.fleet.models import Agent, Cluster, Maintenance, Node
 from kcover_portal.incidents.models import Incident
+from kcover_portal.kube import port
 from kcover_portal.rescue.models import Rescue
 from tests.portal.rescue.world import World
 
@@ -52,7 +53,13 @@ def test_a_node_is_shown_after_the_grace_until_it_is_ready(make: Any) -> None:
     assert shown(world) == []
     world.kube.set_ready("gpu-1", False)  # the grace begins again
     world.sync()
+    since = world.now
     assert shown(world) == []
+    world.now += not_ready.GRACE
+    world.kube.apply_node("gpu-1", lambda _: port.NodeChange(labels={"rack": "r7"}))  # another change does not hide it
+    world.sync()
+    assert shown(world) == ["gpu-1"]
+    assert world.node().unready_since == since
 
 
 def test_it_opens_nothing_and_counts_as_no_need(unready: World) -> None:

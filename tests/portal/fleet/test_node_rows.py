@@ -96,6 +96,7 @@ def test_all_columns_are_stored_and_read_back(east: Cluster, now: datetime, late
         "unschedulable": True,
         "ready": False,
         "ready_since": now,
+        "unready_since": later,
         "boot_id": "boot-2",
         "past_boots": ["boot-1"],
         "boot_times": {"boot-2": later.isoformat()},

@@ -98,6 +98,7 @@ class NodeSerializer(serializers.ModelSerializer[Node]):
             "in_cluster",
             "ready",
             "ready_since",
+            "unready_since",
             "cordoned",
             "pool",
             "topology",
