@@ -26,6 +26,7 @@ from kcover_portal.runtime.services import concurrency_limits
 
 Row = TypeVar("Row", bound=Model)
 MAX_REASON_CHARACTERS = 500  # as in the database
+MAX_SEARCH_CHARACTERS = 100
 
 
 class StrictSerializer(serializers.Serializer[Any]):
@@ -131,6 +132,19 @@ def place(
 def known_only(request: Request, known: Collection[str] = ()) -> None:
     """Raises FieldErrors for query parameters other than the known ones."""
     query_params.refuse_unknown(request, known)
+
+
+def choice(request: Request, name: str, known: Collection[str]) -> str:
+    """The value of a query parameter that has choices; "" if it is not there. Raises FieldError for another one."""
+    given = request.query_params.get(name, "")
+    if given not in ("", *known):
+        raise FieldError(name, reasons.of("parameter_not_choice", given=short_text(given), known=", ".join(known)))
+    return given
+
+
+def search_text(request: Request) -> str:
+    """The parameter ``q``, as far as a search looks at it."""
+    return request.query_params.get("q", "")[:MAX_SEARCH_CHARACTERS]
 
 
 VIEWER, OPERATOR, APPROVER, ADMIN = Role.VIEWER.value, Role.OPERATOR.value, Role.APPROVER.value, Role.ADMIN.value

@@ -9,7 +9,6 @@ from typing import Final
 from django.db.models import QuerySet
 from django.http import QueryDict
 
-from kcover import reasons
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import User
 from kcover_portal.console.computed_lists import ComputedListing, ComputedRows
@@ -18,16 +17,6 @@ from kcover_portal.rescue.models import Assignment, Step
 from kcover_portal.rescue.queries import standbys
 
 MAX_RETURNED_SHOWN = 10  # how many returned standbys are listed
-STATES: Final = ("ready", "reserved", "unfit")
-
-
-@dataclass(frozen=True, slots=True)
-class Spare:
-    """A node marked as a spare; ``state`` is of ``presentation.TABLES["spare"]``."""
-
-    node: Node
-    state: str
-    why: reasons.Reason | None  # that it is not free
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +25,7 @@ class StandbyPool:
 
     cluster: str
     name: str
-    spares: Sequence[Spare]
+    spares: Sequence[standbys.Spare]
     in_service: int
 
     @property
@@ -80,7 +69,7 @@ class Standbys:
         return bool(self.pools or self.assignments or self.shortages)
 
 
-def find(user: User, parameters: QueryDict, now: datetime) -> ComputedRows[Spare]:
+def find(user: User, parameters: QueryDict, now: datetime) -> ComputedRows[standbys.Spare]:
     """The standbys by cluster and name that the person sees, and the address does not leave out."""
     return ComputedRows(chosen(_spares(clusters(user, parameters), now=now), parameters))
 
@@ -91,42 +80,35 @@ def clusters(user: User, parameters: QueryDict) -> QuerySet[Cluster]:
     return seen.filter(name=name) if name else seen
 
 
-def chosen(spares: Iterable[Spare], parameters: QueryDict) -> list[Spare]:
+def chosen(spares: Iterable[standbys.Spare], parameters: QueryDict) -> list[standbys.Spare]:
     """The standbys that the address does not leave out by state or name."""
-    text, state = STANDBYS.asked(parameters)["q"].casefold(), STANDBYS.chosen("state", parameters)
-    return [one for one in spares if state in ("", one.state) and text in one.node.name.casefold()]
+    return standbys.matching(spares, text=STANDBYS.asked(parameters)["q"], state=STANDBYS.chosen("state", parameters))
 
 
-STANDBYS: Final[ComputedListing[Spare]] = ComputedListing(
+STANDBYS: Final[ComputedListing[standbys.Spare]] = ComputedListing(
     name="standbys",
     filters=("q", "cluster", "state"),
     find=find,
-    choices={"state": STATES},
+    choices={"state": standbys.STATES},
     columns={
         "cluster": attrgetter("node.cluster.name"),
         "pool": attrgetter("node.pool"),
         "node": attrgetter("node.name"),
         "state": attrgetter("state"),
-        "because": lambda spare: str(spare.why) if spare.why else "",
+        "because": lambda spare: str(spare.busy) if spare.busy else "",
     },
 )
 
 
-def _spares(clusters: Collection[Cluster] | QuerySet[Cluster], *, now: datetime) -> list[Spare]:
+def _spares(clusters: Collection[Cluster] | QuerySet[Cluster], *, now: datetime) -> list[standbys.Spare]:
     nodes = Node.objects.filter(cluster__in=clusters).select_related("cluster")
-    return [Spare(one.node, _state(one), one.busy) for one in standbys.spares(nodes, now=now)]
-
-
-def _state(spare: standbys.Spare) -> str:
-    if spare.busy is None:
-        return "ready"
-    return "reserved" if spare.fact.promised else "unfit"
+    return standbys.spares(nodes, now=now)
 
 
 def of(clusters: Collection[Cluster], *, now: datetime) -> Standbys:
     """The standbys of the clusters, in a handful of queries, regardless of their number."""
     assignments = list(standbys.assignments().filter(spare__cluster__in=clusters))
-    pools: dict[tuple[str, str], list[Spare]] = {}
+    pools: dict[tuple[str, str], list[standbys.Spare]] = {}
     for spare in _spares(clusters, now=now):
         pools.setdefault((spare.node.cluster.name, spare.node.pool), []).append(spare)
     serving: dict[tuple[str, str], int] = {}

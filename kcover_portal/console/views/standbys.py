@@ -41,5 +41,5 @@ def standbys(request: Request) -> HttpResponse:
 def _choices(request: Request) -> dict[str, list[tuple[str, Any]]]:
     return {
         "cluster": [(name, name) for name in accounts.clusters_of(request.user).values_list("name", flat=True)],
-        "state": [(state, presentation.TABLES["spare"][state].label) for state in reads.STATES],
+        "state": [(state, presentation.TABLES["spare"][state].label) for state in reads.STANDBYS.choices["state"]],
     }

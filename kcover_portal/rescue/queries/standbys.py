@@ -1,6 +1,6 @@
 """Warm standbys: which nodes are standbys, their state, the nodes that they replace, and shortages."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -16,6 +16,7 @@ from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue.models import Assignment, Rescue, Step
 from kcover_portal.rescue.queries import capacity
 
+STATES = ("ready", "reserved", "unfit")
 PROMISED = (Assignment.State.RESERVED, Assignment.State.ACTIVE)
 STEP = actions.standby.SPEC.name
 
@@ -37,6 +38,13 @@ class Spare:
     fact: standby.Standby
     busy: reasons.Reason | None
 
+    @property
+    def state(self) -> str:
+        """Of ``STATES``: it is free, it has a node to replace, or it cannot be taken."""
+        if self.busy is None:
+            return "ready"
+        return "reserved" if self.fact.promised else "unfit"
+
 
 def spares(nodes: QuerySet[Node], *, now: datetime) -> list[Spare]:
     """The standbys among these nodes, by name: GPU nodes that the cluster has, labelled as standbys, not excluded.
@@ -57,6 +65,12 @@ def spares(nodes: QuerySet[Node], *, now: datetime) -> list[Spare]:
     asked = [row.pk for row in found if row.to_be_tested]
     tested = _tested[0](asked, now=now) if asked else set()
     return [_spare(row, tested=not row.to_be_tested or row.pk in tested) for row in found]
+
+
+def matching(found: Iterable[Spare], *, text: str = "", state: str = "") -> list[Spare]:
+    """The standbys in this state whose name contains the text, in any case; "": all."""
+    wanted = text.casefold()
+    return [one for one in found if state in ("", one.state) and wanted in one.node.name.casefold()]
 
 
 def tested_by(tested: Tested) -> None:

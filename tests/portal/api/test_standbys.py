@@ -45,6 +45,19 @@ def test_spares_assignments_and_shortages(node: Node, west: Cluster, viewer: Api
     assert viewer.get("standbys?cluster=west").json()["spares"] == []
 
 
+@pytest.mark.parametrize(
+    ("query", "named"),
+    [("state=ready", ["spare-1"]), ("state=unfit", ["other-2"]), ("q=SPARE", ["spare-1"]), ("q=e&state=reserved", [])],
+)
+def test_spares_are_found_by_state_and_name(
+    node: Node, viewer: Api, now: datetime, query: str, named: list[str]
+) -> None:
+    add_node(node.cluster, "spare-1", datetime.now(now.tzinfo), labels=SPARE)
+    add_node(node.cluster, "other-2", datetime.now(now.tzinfo), labels=SPARE, ready=False)
+    assert [one["node"] for one in viewer.get(f"standbys?{query}").json()["spares"]] == named
+    assert "state" in fields(viewer.get("standbys?state=busy"))
+
+
 def test_only_standbys_of_visible_clusters_are_listed(node: Node, west: Cluster, now: datetime) -> None:
     add_node(node.cluster, "spare-1", now, labels=SPARE)
     add_node(west, "spare-2", now, labels=SPARE)

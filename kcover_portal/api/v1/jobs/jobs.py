@@ -25,11 +25,9 @@ from kcover_portal.api.v1.schema import Schema
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.jobs import queries, services
 from kcover_portal.jobs.models import JobOrder
-from kcover_portal.lib.errors import FieldError
 from kcover_portal.runtime.services import concurrency_limits
 
 DECLINE = "decline"
-MAX_QUERY = 100  # characters
 ACTIONS = (*JobOrder.Action.values, DECLINE)
 
 
@@ -134,11 +132,7 @@ class Jobs(APIView):
         """
         base.known_only(request, ("cluster", "namespace", "kind", "q", "state"))
         asked = request.query_params
-        state = asked.get("state", "")
-        if state not in ("", *queries.STATES):
-            raise FieldError(
-                "state", reasons.of("parameter_not_choice", given=short_text(state), known=", ".join(queries.STATES))
-            )
+        state = base.choice(request, "state", queries.STATES)
         scope = accounts.scope(principal(request))
         clusters = scope.clusters().order_by("name")
         if "cluster" in asked:
@@ -147,7 +141,7 @@ class Jobs(APIView):
         namespace = asked.get("namespace", "")[:63]
         with base.place(request, concurrency_limits.CLUSTER_READS):
             read, silent = queries.jobs(list(clusters), scope, now=timezone.now(), namespace=namespace, kind=kind)
-        found = queries.matching(read, text=asked.get("q", "")[:MAX_QUERY], state=state)
+        found = queries.matching(read, text=base.search_text(request), state=state)
         if silent and "cluster" in asked:
             raise http_errors.RetryAfter(
                 reasons.of("job_cluster_silent", cluster=silent[0].cluster, why=silent[0].because),

@@ -29,6 +29,7 @@ class SpareSerializer(serializers.Serializer[standbys.Spare]):
     ready = serializers.BooleanField(source="fact.ready")
     healthy = serializers.BooleanField(source="fact.healthy")
     promised = serializers.BooleanField(source="fact.promised")
+    state = serializers.ChoiceField(standbys.STATES)
     free = serializers.SerializerMethodField()
     because = serializers.SerializerMethodField()
 
@@ -80,18 +81,25 @@ class Standbys(APIView):
 
     @extend_schema(
         operation_id="standbys_list",
-        parameters=[OpenApiParameter("cluster", str, OpenApiParameter.QUERY)],
+        parameters=[
+            OpenApiParameter("cluster", str, OpenApiParameter.QUERY),
+            OpenApiParameter("q", str, OpenApiParameter.QUERY, description="a part of the names of spares"),
+            OpenApiParameter("state", str, OpenApiParameter.QUERY, enum=standbys.STATES, description="of spares"),
+        ],
         responses={200: StandbysSerializer},
     )
     def get(self, request: Request) -> Response:
-        """Returns the standbys of all visible clusters, or of one."""
-        base.known_only(request, ("cluster",))
+        """Returns the standbys of all visible clusters, or of one. ``q`` and ``state`` leave out spares only."""
+        base.known_only(request, ("cluster", "q", "state"))
+        state = base.choice(request, "state", standbys.STATES)
         clusters = accounts.clusters_of(principal(request))
         if "cluster" in request.query_params:
             clusters = Cluster.objects.filter(pk=get_object_or_404(clusters, name=request.query_params["cluster"]).pk)
         nodes = Node.objects.filter(cluster__in=clusters).select_related("cluster")
         found = {
-            "spares": standbys.spares(nodes, now=timezone.now()),
+            "spares": standbys.matching(
+                standbys.spares(nodes, now=timezone.now()), text=base.search_text(request), state=state
+            ),
             "assignments": standbys.assignments().filter(spare__cluster__in=clusters),
             "shortages": standbys.shortages().filter(rescue__cluster__in=clusters),
         }
