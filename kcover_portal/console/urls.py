@@ -182,6 +182,7 @@ urlpatterns = [
     path("clusters/<slug:name>/next/", clusters.next_steps, name="cluster-next"),
     path("clusters/<slug:name>/test/", clusters.test_access, name="cluster-test"),
     path("system/", system.system, name="system"),
+    path("system/load/", system.load, name="system-load"),
     path("access/", accounts.access, name="access"),
     path("access/tokens/new/", tokens.new_token, name="token-new"),
     path("access/tokens/<int:pk>/rotate/", tokens.rotate_token, name="token-rotate"),

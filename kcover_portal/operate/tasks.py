@@ -12,6 +12,7 @@ from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import kubeconfig
 from kcover_portal.kube import kubeconfig_rules
 from kcover_portal.ledger import services as ledger
+from kcover_portal.operate import load_samples
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +34,12 @@ def move_secrets() -> None:
         log.warning("%s", unreadable)
     if done.changed:
         log.info("%d secrets encrypted with the engine's key", done.changed)
+
+
+@shared_task(name="operate.sample_load")
+def sample_load() -> None:
+    """Keeps what the portal has to do now."""
+    load_samples.take(now=timezone.now())
 
 
 def _is_left(row: models.Model) -> bool:

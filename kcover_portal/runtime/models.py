@@ -71,3 +71,20 @@ class Counter(models.Model):
 
     class Meta:
         constraints = (models.UniqueConstraint(fields=("topic", "name"), name="one_counter_a_name"),)
+
+
+class LoadSample(models.Model):
+    """What the portal had to do at one time. A ring: ``slot`` is used again after a day.
+
+    Numbers of reports and events add up since the installation.
+    """
+
+    slot = models.PositiveSmallIntegerField(primary_key=True)
+    at = models.DateTimeField()
+    reports = models.PositiveBigIntegerField(help_text="reports of agents that were stored")
+    refused = models.PositiveBigIntegerField(help_text="reports of agents that were not")
+    events = models.PositiveBigIntegerField(help_text="events of sources that were taken")
+    rejected = models.PositiveBigIntegerField(help_text="events of sources that were not")
+    rescues = models.PositiveIntegerField(help_text="rescues that were due for a worker")
+    faults = models.PositiveIntegerField(help_text="faults that were due for a decision")
+    waited = models.FloatField(help_text="seconds for which the oldest of them had been due")

@@ -1,9 +1,14 @@
 """Reads of the rows that the portal's processes share."""
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from typing import Final
 
 from kcover_portal.lib.prepared import Prepared
-from kcover_portal.runtime.models import Counter, Heartbeat, Installation, Lease, RememberedHash
+from kcover_portal.runtime.models import Counter, Heartbeat, Installation, Lease, LoadSample, RememberedHash
+
+INTERVAL: Final = timedelta(minutes=5)  # between samples of the load
+SAMPLES_KEPT: Final = timedelta(days=1)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def installation() -> Installation:
@@ -42,3 +47,13 @@ _HASHES: Prepared[tuple[str, str]] = Prepared(
 def counts(topic: str) -> dict[str, int]:
     """The counters of a topic, by name."""
     return dict(Counter.objects.filter(topic=topic).values_list("name", "count"))
+
+
+def load_slot(at: datetime) -> int:
+    """The place of a sample in the ring."""
+    return (at - _EPOCH) // INTERVAL % (SAMPLES_KEPT // INTERVAL)
+
+
+def load_samples(*, now: datetime) -> list[LoadSample]:
+    """The samples of the last day, oldest first."""
+    return list(LoadSample.objects.filter(at__gt=now - SAMPLES_KEPT, at__lte=now).order_by("at"))

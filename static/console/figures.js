@@ -1,11 +1,11 @@
-// <gpu-figures data-times data-lines>: a figure of each GPU over time as lines. The table beside it says the same in words.
+// <line-chart data-times data-lines>: values over time as lines. The table beside it says the same in words.
 
 import { DAY, TimeChart } from "./time_chart.js";
 
 const DASHES = [[], [6, 3], [2, 3]]; // with the colours, so that each of eighteen GPUs has its own look
 const COLOURS = 6;
 
-class GpuFigures extends TimeChart {
+class LineChart extends TimeChart {
   read() {
     this.times = JSON.parse(this.dataset.times);
     this.lines = JSON.parse(this.dataset.lines); // [[name, [value or null, ...]], ...]
@@ -43,4 +43,4 @@ class GpuFigures extends TimeChart {
   }
 }
 
-customElements.define("gpu-figures", GpuFigures);
+customElements.define("line-chart", LineChart);

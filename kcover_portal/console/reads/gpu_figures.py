@@ -1,6 +1,5 @@
 """The figures of a node's GPUs over time, as charts with the same values as tables."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,6 +8,7 @@ from typing import Final
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
+from kcover_portal.console.line_charts import LineChart, line_chart
 from kcover_portal.fleet.models import Node
 from kcover_portal.shared_reads import gpu_figures
 from kcover_portal.shared_reads.gpu_figures import Figure
@@ -29,29 +29,10 @@ TITLES: Final[dict[str, str | Promise]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Chart:
-    """A line for each GPU over time, and the same as rows, newest first, without times at which nobody reported."""
-
-    name: str
-    title: str
-    times: Sequence[int]
-    lines: Sequence[tuple[str, Sequence[float | None]]]
-    rows: Sequence[tuple[datetime, Sequence[float | None]]]
-
-    @property
-    def times_json(self) -> str:
-        return json.dumps(self.times)
-
-    @property
-    def lines_json(self) -> str:
-        return json.dumps(self.lines)
-
-
-@dataclass(frozen=True, slots=True)
 class FigureHistory:
     """``unchanged``: title and value of the figures that all GPUs had all the time, which need no chart."""
 
-    charts: Sequence[Chart]
+    charts: Sequence[LineChart]
     unchanged: Sequence[tuple[str, float]]
 
 
@@ -63,12 +44,6 @@ def of(node: Node, *, now: datetime) -> FigureHistory:
     return FigureHistory(charts, unchanged)
 
 
-def _chart(figure: Figure, times: Sequence[datetime]) -> Chart:
-    of_time = list(zip(times, zip(*(line.values for line in figure.lines), strict=True), strict=True))
-    reported = [(at, values) for at, values in of_time if any(value is not None for value in values)]
-    lines = [
-        (f"GPU {line.gpu.index}", [values[number] for _at, values in reported])
-        for number, line in enumerate(figure.lines)
-    ]
-    seconds = [int(at.timestamp()) for at, _values in reported]
-    return Chart(figure.name, str(TITLES[figure.name]), seconds, lines, reported[::-1])
+def _chart(figure: Figure, times: Sequence[datetime]) -> LineChart:
+    lines = [(f"GPU {line.gpu.index}", line.values) for line in figure.lines]
+    return line_chart(figure.name, str(TITLES[figure.name]), times, lines)

@@ -1,17 +1,15 @@
-"""State of the portal: agents, queue, database."""
+"""State of the portal: agents, database."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db import connection
-from django.db.models import Count, Min, Q
+from django.db.models import Count, Q
 
 from kcover.checks import version_skew
 from kcover_portal.fleet import queries as fleet
-from kcover_portal.fleet.models import Agent, Cluster, Command, Node
-from kcover_portal.incidents.models import Incident
-from kcover_portal.rescue.models import Rescue
+from kcover_portal.fleet.models import Agent, Cluster, Node
 
 CLOCK_SKEW_SECONDS = 5.0  # an agent's clock may be off this much before it is listed
 MAX_ROWS = 12
@@ -31,16 +29,6 @@ class Agents:
     versions: list[tuple[str, int]]
     usual: str
     skewed: list[Agent]
-
-
-@dataclass(frozen=True, slots=True)
-class Queue:
-    """Rows that are due for a worker, and the oldest due date."""
-
-    rescues: int
-    judgements: int
-    commands: int
-    oldest: datetime | None
 
 
 def agents(clusters: Collection[Cluster], *, now: datetime) -> Agents:
@@ -72,17 +60,6 @@ def _versions(clusters: Collection[Cluster]) -> list[tuple[str, int]]:
     """(version, number of agents), most common first."""
     rows = Agent.objects.filter(node__cluster__in=clusters, node__gone_at=None)
     return list(rows.values_list("version").annotate(n=Count("pk")).order_by("-n", "version"))
-
-
-def queue(clusters: Collection[Cluster], *, now: datetime) -> Queue:
-    """The due work of the clusters."""
-    due = Rescue.objects.filter(cluster__in=clusters, state__in=("waiting", "running"), due_at__lte=now)
-    judge = Incident.objects.filter(cluster__in=clusters, state=Incident.State.OPEN, decide_at__lte=now)
-    rescues = due.aggregate(n=Count("pk"), oldest=Min("due_at"))
-    judgements = judge.aggregate(n=Count("pk"), oldest=Min("decide_at"))
-    oldest = [moment for moment in (rescues["oldest"], judgements["oldest"]) if moment is not None]
-    offered = Command.objects.filter(node__cluster__in=clusters, state=Command.State.OFFERED, expires_at__gt=now)
-    return Queue(rescues["n"], judgements["n"], offered.count(), min(oldest, default=None))
 
 
 def database_bytes() -> int:

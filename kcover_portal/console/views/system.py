@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+from django.core.exceptions import PermissionDenied
 from django.db import connection
 from django.http import HttpResponse
 from django.shortcuts import render
@@ -10,9 +11,9 @@ from django.views.decorators.http import require_GET
 
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.console.access import Request, signed_in
-from kcover_portal.console.reads import system as reads
+from kcover_portal.console.reads import load_charts, system as reads
 from kcover_portal.runtime import queries as runtime
-from kcover_portal.shared_reads import portal_checks
+from kcover_portal.shared_reads import due_work, portal_checks
 
 SWEEP_LATE = timedelta(seconds=30)
 WATCH_LATE = timedelta(seconds=120)
@@ -25,7 +26,7 @@ def system(request: Request) -> HttpResponse:
     """Agents, queue and watches of the visible clusters, the sweep and the database."""
     now = timezone.now()
     clusters = list(accounts.clusters_of(request.user))
-    queue = reads.queue(clusters, now=now)
+    queue = due_work.of(clusters, now=now)
     sweep = runtime.heartbeat("sweep")
     context = {
         "agents": reads.agents(clusters, now=now),
@@ -40,5 +41,15 @@ def system(request: Request) -> HttpResponse:
         "database": connection.display_name,
         "problems": portal_checks.seen_by(request.user, now=now),
         "bytes": reads.database_bytes(),
+        "sees_load": accounts.scope(request.user).wide,
     }
     return render(request, "console/pages/system.html", context)
+
+
+@require_GET
+@signed_in
+def load(request: Request) -> HttpResponse:
+    """What the portal had to do over the last day: of all clusters, so for people who see all of them."""
+    if not accounts.scope(request.user).wide:
+        raise PermissionDenied
+    return render(request, "console/parts/load.html", {"charts": load_charts.of(now=timezone.now())})

@@ -14,6 +14,7 @@ from kcover_portal.console.reads import system, trends
 from kcover_portal.fleet.models import Agent, Cluster
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger.models import Entry
+from kcover_portal.shared_reads import due_work
 from tests.portal.accounts.strongest_role import role_in
 from tests.portal.console.conftest import PASSWORD
 from tests.portal.rescue.world import World
@@ -140,8 +141,8 @@ def test_agents_are_counted_by_the_age_of_their_last_report(world: World):
 
 def test_work_that_waits_for_a_worker_is_counted(world: World):
     world.fault(95)
-    found = system.queue([world.cluster], now=world.now)
-    assert (found.rescues, found.judgements, found.oldest) == (0, 1, world.now)
+    found = due_work.of([world.cluster], now=world.now)
+    assert (found.rescues, found.faults, found.oldest) == (0, 1, world.now)
 
 
 def test_the_system_page_shows_problems(person, world: World):
