@@ -16,6 +16,7 @@ SENTENCES: Mapping[str, str] = {
     "object_name_invalid": _("{path}: {name} is not the name of an object; nothing was sent"),
     # The kubeconfig of a cluster.
     "kubeconfig_invalid": _("the kubeconfig cannot be used: {error}"),
+    "kubeconfig_too_deep": _("the kubeconfig has more than {most} lists and mappings in each other"),
     "kubeconfig_yaml_invalid": _("the kubeconfig is not valid YAML: {error}"),
     "kubeconfig_credentials": _("the credentials of the kubeconfig cannot be read: {error}"),
     "kubeconfig_auth_provider": _(

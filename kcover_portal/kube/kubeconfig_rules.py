@@ -17,6 +17,7 @@ from kcover_portal.kube import errors
 # ``outgoing`` allows, also when a worker calls it later.
 PASTED = "kcover.io/pasted"
 MAX_QUOTED = 300  # characters
+MAX_DEPTH: Final = 32  # lists and mappings in each other; PyYAML takes a second for a thousand
 # Keys of users and clusters that name a file of this machine.
 FILES = ("tokenFile", "client-certificate", "client-key", "certificate-authority")
 # What the portal honours, and what is without effect on how it connects. Others could say where to connect, or as whom.
@@ -40,12 +41,26 @@ PROXY: Final = re.compile(r"https?://[\x21-\x7e]{1,1000}")
 def check(kubeconfig: str) -> None:
     """Raises RefusedByServer if the text names a program or a file that is not allowed, or is not a kubeconfig."""
     try:
+        if _depth(kubeconfig) > MAX_DEPTH:
+            raise errors.RefusedByServer(reasons.of("kubeconfig_too_deep", most=MAX_DEPTH))
         document = yaml.safe_load(kubeconfig)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise errors.RefusedByServer(reasons.of("kubeconfig_yaml_invalid", error=str(error))) from error
     problem = next(problems(document), None)
     if problem is not None:
         raise errors.RefusedByServer(problem)
+
+
+def _depth(text: str) -> int:
+    """How deep lists and mappings are in each other, as far as MAX_DEPTH. Raises yaml.YAMLError or ValueError."""
+    depth = deepest = 0
+    for event in yaml.parse(text, Loader=yaml.CSafeLoader):
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        deepest = max(depth, deepest)
+        if deepest > MAX_DEPTH:
+            break
+    return deepest
 
 
 def is_pasted(kubeconfig: str) -> bool:

@@ -55,6 +55,8 @@ def test_a_kubeconfig_by_path_or_text(server, tmp_path, as_path, context):
         "a: b\n",
         "\n",
         "{not: [yaml\n",
+        "[" * 100_000,
+        "a: " + "[" * 33 + "]" * 33,
         "- 1\n",
         kubeconfig("https://x", user={"client-certificate": "/no"}),
         kubeconfig("https://x", user={"auth-provider": {"name": "gcp"}}),

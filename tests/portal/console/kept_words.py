@@ -126,6 +126,7 @@ _WORDS_OF_SENTENCE: Mapping[str, str] = {
     "kubeconfig_invalid": "kubeconfig",
     "kubeconfig_program": "kubeconfig",
     "kubeconfig_program_not_text": "kubeconfig",
+    "kubeconfig_too_deep": "kubeconfig",
     "kubeconfig_yaml_invalid": "kubeconfig",
     "kubeconfig_too_large": "kubeconfig",
     "kubeconfig_other_document": "kubeconfig clusters contexts users",
