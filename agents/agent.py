@@ -19,6 +19,7 @@ from agents.outbox.overflow import Overflow
 from agents.outbox.reports import OutgoingReport
 from agents.outbox.retries import Retries
 from agents.outbox.spool import Spool
+from agents.probes.figures import GpuFigures
 from agents.probes.log.reader import LogReader
 from agents.probes.log.sources import Source
 from agents.uplink.protocol import ReportDeferred, ReportMalformed, Uplink, UplinkError
@@ -64,6 +65,7 @@ class Agent:
         self.caught_up = False  # the logs are read to their end; False while the spool is full
         self._boot_id, self._read_inventory = boot_id, inventory
         self._rng = rng or random.Random()  # nosec B311
+        self.figures = GpuFigures(config.node)
         self._saved_at: datetime | None = None
         self._inventory: Inventory | None = None
         self._reported_inventory: Inventory | None = None
@@ -166,7 +168,10 @@ class Agent:
         results = self.journal.results(now=now, boot_id=boot_id, resend=due)
         if not due and not results:
             return None
-        return reports.heartbeat(self.config.node, boot_id=boot_id, inventory=inventory, results=results, now=now)
+        figures = self.figures.due(now)
+        return reports.heartbeat(
+            self.config.node, boot_id=boot_id, inventory=inventory, results=results, figures=figures, now=now
+        )
 
     def settle(self, outgoing: OutgoingReport, answer: wire.Answer, *, now: datetime) -> None:
         """Handle an accepted report: delete it, and take in the commands of the answer."""
@@ -259,3 +264,5 @@ class Agent:
             self.journal.acknowledge(outgoing.results, now=now)
         if outgoing.inventory is not None:
             self._reported_inventory = outgoing.inventory
+        if outgoing.figures_at is not None:
+            self.figures.accepted(outgoing.figures_at)

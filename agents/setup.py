@@ -75,7 +75,7 @@ def build_agent(settings: config.Config) -> tuple[Agent, supervisor.Monitors]:
             )
         )
     monitors = supervisor.Monitors(
-        probes=ProbeRunner(probes(settings, gpus=gpus), sink=agent.record, clock=now),
+        probes=ProbeRunner(probes(settings, gpus=gpus), sink=agent.record, observed=agent.figures.note, clock=now),
         checks=CheckSchedule(
             check_timers(settings, gpus=gpus), runner=checks, sink=agent.record, clock=now, monotonic=time.monotonic
         ),

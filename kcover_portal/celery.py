@@ -60,7 +60,6 @@ app.conf.beat_schedule = {
     "prune check runs": {"task": "checks.prune", "schedule": 3600.0},
     "prune sources": {"task": "sources.prune", "schedule": 3600.0},
     "prune evidence": {"task": "evidence.prune", "schedule": 3600.0},
-    "figures of GPUs": {"task": "fleet.sample_gpus", "schedule": 900.0, "options": {"expires": 900.0}},
     "load": {"task": "operate.sample_load", "schedule": 300.0, "options": {"expires": 300.0}},
     "cordons by others": {"task": "fleet.look_at_cordons", "schedule": 60.0, "options": {"expires": 60.0}},
     "prune check results": {"task": "fleet.prune", "schedule": 3600.0},

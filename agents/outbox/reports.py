@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 from agents import VERSION
@@ -14,12 +15,13 @@ from kcover.faults.fault import Check, CommandResult, Fault, Inventory
 
 FAULTS_PER_REPORT = 32  # with the longest messages, escaped, a report stays under the 1 MiB of the wire format
 CHECKS_PER_REPORT = 100
+NO_FIGURES: Mapping[str, Mapping[str, float]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutgoingReport:
     """A report ready to send. ``body``: JSON in the wire format. ``spooled``: it is kept in the spool; a heartbeat is
-    not."""
+    not. ``figures_at``: when the figures in it were taken; None: it has none."""
 
     batch_id: str
     body: bytes
@@ -27,6 +29,7 @@ class OutgoingReport:
     spooled: bool = False
     results: tuple[str, ...] = ()
     inventory: Inventory | None = None
+    figures_at: datetime | None = None
 
 
 def findings_report(
@@ -44,19 +47,26 @@ def from_spool(report: Mapping[str, Any], *, now: datetime) -> OutgoingReport:
 
 
 def heartbeat(
-    node: str, *, boot_id: str, inventory: Inventory | None, results: tuple[CommandResult, ...], now: datetime
+    node: str,
+    *,
+    boot_id: str,
+    inventory: Inventory | None,
+    results: tuple[CommandResult, ...],
+    figures: Mapping[str, Mapping[str, float]] = NO_FIGURES,
+    now: datetime,
 ) -> OutgoingReport:
     """A report that says the agent is alive.
 
-    It carries the ``inventory`` if it changed, and the ``results`` of commands.
+    It carries the ``inventory`` if it changed, the ``results`` of commands, and ``figures`` by GPU and name.
     """
-    report = _report(node, boot_id=boot_id, now=now, inventory=inventory, command_results=results)
+    report = _report(node, boot_id=boot_id, now=now, inventory=inventory, command_results=results, figures=figures)
     return OutgoingReport(
         batch_id=report.batch_id,
         body=_dump(wire.encode(report)),
         boot_id=boot_id,
         results=tuple(result.id for result in results),
         inventory=inventory,
+        figures_at=now if figures else None,
     )
 
 

@@ -1,8 +1,8 @@
 """The output of probes: findings, each with a severity that decides how it is handled."""
 
 import enum
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
@@ -60,10 +60,12 @@ class Observation:
     """Everything that one run of a probe found.
 
     ``faults`` are faults in addition to the findings, for example an Xid from the driver. They are reported every time.
+    ``figures``: values by GPU (UUID) and name (``kcover.nodes.gpu_figures``) in addition to those of findings.
     """
 
     findings: tuple[Finding, ...] = ()
     faults: tuple[Fault, ...] = ()
+    figures: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
 
 class Probe(Protocol):

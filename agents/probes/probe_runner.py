@@ -40,11 +40,12 @@ class ProbeRunner:
         probes: Sequence[Probe],
         *,
         sink: ResultSink,
+        observed: Callable[[Observation, datetime], None],
         clock: Callable[[], datetime],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``sink`` takes the check results and faults worth reporting."""
-        self._sink, self._clock, self._monotonic = sink, clock, monotonic
+        """``sink`` takes the check results and faults worth reporting, ``observed`` all that a run found."""
+        self._sink, self._observed, self._clock, self._monotonic = sink, observed, clock, monotonic
         start = monotonic()
         self._states = [_ProbeState(probe, start) for probe in probes]
         self._state_changes = ChangeFilter()
@@ -106,6 +107,7 @@ class ProbeRunner:
             self._record_state([finding(CHECK_NAME, Severity.ERROR, device=state.probe.name, message=message)])
             return
         now = self._clock()
+        self._observed(answer, now)
         checks, faults = state.changes.select(answer.findings, now=now, source=state.probe.name)
         for check in checks:
             if check.status != "pass":

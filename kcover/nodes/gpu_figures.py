@@ -1,4 +1,7 @@
-"""The figures of a GPU that the portal keeps over time: values of check results, a sample each quarter of an hour."""
+"""The figures of a GPU that the portal keeps over time, a sample each quarter of an hour.
+
+Most are values of checks and have their names.
+"""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -8,11 +11,12 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 QUARTER: Final = timedelta(minutes=15)
 SLOTS: Final = 3 * 96  # of the ring of a node: three days
 KEPT: Final = SLOTS * QUARTER
-# The names of the checks, and the units of their values.
+# The names, and the units of the values.
 FIGURES: Final[Mapping[str, str]] = {
     "temperature": "C to slowdown",
     "amd_temperature": "C",
     "metax_temperature": "C",
+    "power": "W",
     "ecc": "errors",
     "amd_ecc": "errors",
     "metax_ecc": "errors",
@@ -24,9 +28,9 @@ FIGURES: Final[Mapping[str, str]] = {
 }
 
 
-def quarter_before(now: datetime) -> datetime:
-    """The start of the last quarter of an hour that is over."""
-    return now - (now - _EPOCH) % QUARTER - QUARTER
+def quarter_of(now: datetime) -> datetime:
+    """The start of the quarter of an hour."""
+    return now - (now - _EPOCH) % QUARTER
 
 
 def slot(quarter: datetime) -> int:

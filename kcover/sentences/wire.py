@@ -56,5 +56,6 @@ SENTENCES: Mapping[str, str] = {
     "wire_version": _("{value} is not supported: write {version}"),
     "wire_items_many": _("a report has at most {limit} {items}: send this one and all after it in another batch"),
     "wire_gpus_invalid": _("must be a list of at most {limit}"),
+    "wire_keys_many": _("must be an object with at most {limit} keys"),
     "wire_gpu_twice": _("{value} is used by another GPU"),
 }

@@ -57,6 +57,7 @@ def decode(body: bytes) -> Decoded:
         faults=_items(item, "faults", _fault, rejected, maximum=fields.MAX_FAULTS),
         checks=_items(item, "checks", _check, rejected, maximum=fields.MAX_CHECKS),
         command_results=_items(item, "command_results", _result, rejected, maximum=fields.MAX_RESULTS),
+        figures=_optional(item, "figures", _figures, rejected) or {},
     )
     return Decoded(report, tuple(rejected))
 
@@ -213,6 +214,36 @@ def _nic(item: JsonObject) -> Nic:
         pci=fields.pci(item),
         model=fields.text(item, "model", limit=128),
     )
+
+
+def _figures(report: JsonObject) -> dict[str, dict[str, float]]:
+    """Numbers by GPU and name; one that is invalid makes all invalid."""
+    path, found = "figures", dict[str, dict[str, float]]()
+    try:
+        listed = _object(report["figures"])
+        if len(listed) > fields.MAX_GPUS:
+            raise WireError("", "wire_keys_many", limit=fields.MAX_GPUS)
+        for gpu, values in listed.items():
+            path = "figures"
+            _identifier({"uuid": gpu}, "uuid", maximum=fields.MAX_GPU_UUID)
+            path = f"figures/{gpu}"
+            found[gpu] = _of_gpu(_object(values))
+    except WireError as error:
+        raise WireError(f"{path}/{error.path}".rstrip("/"), error.code, **error.params) from None
+    return found
+
+
+def _of_gpu(values: JsonObject) -> dict[str, float]:
+    if len(values) > fields.MAX_FIGURES:
+        raise WireError("", "wire_keys_many", limit=fields.MAX_FIGURES)
+    for name in values:
+        _word({"name": name}, "name")
+    return {name: _number(values, name) for name in values}
+
+
+def _number(item: JsonObject, key: str) -> float:
+    fields.required(item, key)
+    return fields.number(item, key) or 0.0
 
 
 def _gpu(value: object) -> Gpu:

@@ -28,6 +28,7 @@ def encode(report: Report) -> dict[str, Any]:
         faults=[_fault(fault) for fault in report.faults],
         checks=[_check(check) for check in report.checks],
         command_results=[_result(result) for result in report.command_results] or None,
+        figures={gpu: dict(values) for gpu, values in report.figures.items()} or None,
     )
 
 

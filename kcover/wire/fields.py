@@ -25,6 +25,7 @@ MAX_CHECKS = 2000
 MAX_RESULTS = 200
 MAX_GPUS = 64
 MAX_NICS = 32
+MAX_FIGURES = 32  # of one GPU
 MAX_OUTPUT = 64 << 10  # characters of a command's output or arguments as JSON
 MAX_DEPTH = 32
 MAX_COUNT = 1_000_000

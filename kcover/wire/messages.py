@@ -1,6 +1,7 @@
 """The messages: the report of an agent and the answer of the portal."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from kcover.faults.fault import Check, Command, CommandResult, Fault, Inventory
@@ -12,7 +13,8 @@ class Report:
     """The report of one node's agent.
 
     ``batch_id`` is a lower-case UUID and stays the same when the report is sent again. ``inventory`` is None unless it
-    changed. ``sent_at`` is the agent's clock, in UTC.
+    changed. ``figures``: numbers by GPU (UUID) and name (``kcover.nodes.gpu_figures``). ``sent_at`` is the agent's
+    clock, in UTC.
     """
 
     node: str
@@ -24,6 +26,7 @@ class Report:
     faults: tuple[Fault, ...] = ()
     checks: tuple[Check, ...] = ()
     command_results: tuple[CommandResult, ...] = ()
+    figures: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     version: int = VERSION
 
 

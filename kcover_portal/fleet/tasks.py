@@ -3,7 +3,7 @@
 from celery import shared_task
 from django.utils import timezone
 
-from kcover_portal.fleet.services import foreign_cordons, gpu_samples, pending_changes, stored_checks
+from kcover_portal.fleet.services import foreign_cordons, pending_changes, stored_checks
 
 
 @shared_task(name="fleet.prune")
@@ -18,9 +18,3 @@ def prune() -> None:
 def look_at_cordons() -> None:
     """Records cordons by others that began or ended."""
     foreign_cordons.look(now=timezone.now())
-
-
-@shared_task(name="fleet.sample_gpus")
-def sample_gpus() -> None:
-    """Keeps the figures that GPUs reported in the last quarter of an hour."""
-    gpu_samples.take(now=timezone.now())

@@ -20,7 +20,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One figure. ``name``: of the check."""
+    """One figure. ``name``: of ``kcover.nodes.gpu_figures``."""
 
     name: str
     lines: Sequence[Line]
@@ -48,7 +48,7 @@ class Figures:
 
 def of(node: Node, *, now: datetime) -> Figures:
     """The figures of the GPUs in the node's last inventory; two queries."""
-    until = gpu_figures.quarter_before(now) + gpu_figures.QUARTER
+    until = gpu_figures.quarter_of(now) + gpu_figures.QUARTER
     since = until - gpu_figures.KEPT
     rows = GpuSample.objects.filter(node=node, at__gte=since, at__lt=until).order_by("at")
     samples: list[tuple[datetime, Values]] = list(rows.values_list("at", "figures"))

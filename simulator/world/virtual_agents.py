@@ -19,6 +19,7 @@ from agents.agent import Agent
 from agents.commands.journal import Outcome
 from agents.host import store
 from agents.outbox import spool
+from agents.probes.finding import Observation
 from agents.probes.log import repeats
 from agents.uplink.protocol import UplinkError
 from kcover.faults import fault
@@ -183,6 +184,8 @@ class VirtualAgent:
             while executor.bundles:
                 await self._upload(executor.bundles.pop(0))
             now = self._clock()
+            if agent.figures.are_due(now):
+                agent.figures.note(Observation(figures=self._figures(now)), now)
             outgoing = agent.next_report(now)
             if outgoing is None:
                 await self._sleep(max(agent.seconds_until_due(now), 0.05))
@@ -195,6 +198,23 @@ class VirtualAgent:
                 self.reported_at = self._clock()
                 self.reports += 1
                 agent.settle(outgoing, answer, now=self.reported_at)
+
+    def _figures(self, now: datetime) -> Mapping[tuple[str, str], float]:
+        """Figures like those of a busy node; none of a GPU with a fault."""
+        chance = random.Random(f"{self._host.name} {now:%H}")  # nosec B311
+        faulty = {active.gpu for active in self._host.faults}
+        well = [gpu.uuid for gpu in self._host.inventory.gpus if not faulty & {gpu.index, None}]
+        return {
+            (uuid, name): value
+            for uuid in well
+            for name, value in {
+                "temperature": float(chance.randint(24, 38)),
+                "power": float(chance.randint(380, 690)),
+                "ecc": 0.0,
+                "remapped": 0.0,
+                "nvlink": 18.0,
+            }.items()
+        }
 
     async def _upload(self, collected: evidence.VirtualBundle) -> None:
         """Upload a bundle of evidence; the portal may refuse it, or not answer."""

@@ -58,6 +58,7 @@ def test_a_healthy_gpu_is_read_from_the_driver(ask):
         "slowdown_margin": 40,
         "temperature": 45,
         "slowdown": 90,
+        "power": 412000,
         "power_limit": 700000,
         "power_default": 700000,
         "errors": [],

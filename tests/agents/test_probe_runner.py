@@ -33,12 +33,17 @@ class Probe:
 class Node:
     def __init__(self, *probes):
         self.seconds = 0.0
-        self.checks, self.faults = [], []
+        self.checks, self.faults, self.observed = [], [], []
         self.probes = probes
-        self.runner = ProbeRunner(probes, sink=self.keep, clock=self.clock, monotonic=lambda: self.seconds)
+        self.runner = ProbeRunner(
+            probes, sink=self.keep, observed=self.observe, clock=self.clock, monotonic=lambda: self.seconds
+        )
 
     def clock(self):
         return START + timedelta(seconds=self.seconds)
+
+    def observe(self, observation, now):
+        self.observed.append((observation, now))
 
     def keep(self, checks, faults, now):
         self.checks += [(check.name, check.device, check.status) for check in checks]
@@ -78,6 +83,7 @@ def test_each_probe_looks_when_it_is_due(probe):
     for _ in range(6):
         assert node.turn(after=50) == []
     assert (probe.looks, other.looks) == (4, 2)
+    assert [observation for observation, _now in node.observed].count(probe.reading) == 4  # also what is not reported
 
 
 def test_a_probe_that_breaks_is_an_error_of_the_probe(probe):

@@ -54,6 +54,7 @@ def test_every_gpu_answers(devices):
         assert device.model
         assert device.processes is not None
         assert device.temperature is None or 0 < device.temperature < 120
+        assert device.power is None or 0 < device.power < 5_000_000
         assert device.power_limit is None or 10_000 < device.power_limit < 5_000_000
         assert device.pcie is None or 0 < device.pcie.width <= device.pcie.max_width <= 32
     assert len({device.uuid for device in devices}) == len(devices)

@@ -649,6 +649,40 @@ def test_the_bounds_of_an_inventory():
     assert rejected(agent="x" * 65) == [("agent", "has 65 characters, at most 64 are allowed: shorten it")]
 
 
+@pytest.mark.parametrize(
+    ("figures", "path", "code"),
+    [
+        ([], "figures", "wire_not_object"),
+        ({f"GPU-{number}": {} for number in range(65)}, "figures", "wire_keys_many"),
+        ({"GPU 1": {"ecc": 1}}, "figures/uuid", "wire_identifier_invalid"),
+        ({"x" * 97: {"ecc": 1}}, "figures/uuid", "wire_identifier_invalid"),
+        ({"GPU-1": 7}, "figures/GPU-1", "wire_not_object"),
+        ({"GPU-1": {f"n{number}": 1 for number in range(33)}}, "figures/GPU-1", "wire_keys_many"),
+        ({"GPU-1": {"ECC": 1}}, "figures/GPU-1/name", "wire_word_invalid"),
+        ({"GPU-1": {"ecc": "1"}}, "figures/GPU-1/ecc", "wire_not_number"),
+        ({"GPU-1": {"ecc": True}}, "figures/GPU-1/ecc", "wire_not_number"),
+        ({"GPU-1": {"ecc": None}}, "figures/GPU-1/ecc", "wire_missing"),
+    ],
+)
+def test_invalid_figures_are_left_out(figures, path, code):
+    decoded = decode(figures=figures, checks=[CHECK])
+    assert [(one.path, one.code) for one in decoded.rejected] == [(path, code)]
+    assert (decoded.report.figures, len(decoded.report.checks)) == ({}, 1)
+
+
+def test_figures():
+    figures = {
+        "GPU-1": {"power": 400.5, "ecc": 0.0},
+        "g" * 96: {f"n{number}": 1.0 for number in range(32)},
+        "GPU-2": {},
+    }
+    decoded = decode(figures=figures)
+    assert (decoded.rejected, decoded.report.figures) == ((), figures)
+    assert wire.decode(json.dumps(wire.encode(decoded.report)).encode()) == decoded
+    assert decode(figures={"GPU-1": {"ecc": 2}}).report.figures == {"GPU-1": {"ecc": 2.0}}
+    assert decode(figures=None) == decode(figures={}) == decode()
+
+
 def test_times_are_converted_to_utc():
     east = datetime(2026, 11, 21, 16, 0, tzinfo=timezone(timedelta(hours=8)))
     assert decode(sent_at=east.isoformat()).report.sent_at.utcoffset() == timedelta()

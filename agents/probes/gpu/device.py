@@ -81,6 +81,7 @@ class Device:
     slowdown_margin: int | None = None
     temperature: int | None = None
     slowdown: int | None = None
+    power: int | None = None
     power_limit: int | None = None
     power_default: int | None = None
     errors: tuple[str, ...] = ()

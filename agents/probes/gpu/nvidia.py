@@ -68,7 +68,8 @@ class NvidiaProbe:
         unnamed = rules.unidentified(unidentified)
         findings.append(Finding(check=unnamed, is_fault=unnamed.status == "fail"))
         findings += self._nvlinks.observe(devices)
-        return Observation(findings=tuple(findings), faults=tuple(faults))
+        power = {(one.uuid, "power"): one.power / 1000 for one in devices if one.uuid and one.power is not None}
+        return Observation(findings=tuple(findings), faults=tuple(faults), figures=power)
 
     def _count(self, devices: tuple[Device, ...], expected: int | None) -> Iterator[Finding]:
         present = sum(1 for device in devices if device.is_late or not device.lost)

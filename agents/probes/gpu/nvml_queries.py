@@ -65,6 +65,7 @@ def state(query: Queries) -> dict[str, Any]:
         "slowdown_margin": query("nvmlDeviceGetMarginTemperature"),
         "temperature": query("nvmlDeviceGetTemperature", 0),
         "slowdown": query("nvmlDeviceGetTemperatureThreshold", SLOWDOWN),
+        "power": query("nvmlDeviceGetPowerUsage"),
         "power_limit": query("nvmlDeviceGetEnforcedPowerLimit"),
         "power_default": query("nvmlDeviceGetPowerManagementDefaultLimit"),
     }

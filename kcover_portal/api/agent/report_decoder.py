@@ -65,6 +65,12 @@ class _Check(Struct, kw_only=True, omit_defaults=True, gc=False):
     message: Message = field(default_factory=str)
 
 
+_Figures = Annotated[
+    dict[GpuUuid, Annotated[dict[CheckName, float], Meta(max_length=fields.MAX_FIGURES)]],
+    Meta(max_length=fields.MAX_GPUS),
+]
+
+
 class _Envelope(Struct, kw_only=True, omit_defaults=True):
     version: Literal[1]
     node: str
@@ -76,6 +82,7 @@ class _Envelope(Struct, kw_only=True, omit_defaults=True):
     faults: tuple[()] | None = None
     checks: Raw = Raw()
     command_results: tuple[()] | None = None
+    figures: _Figures | None = None
 
 
 _Checks = Annotated[tuple[_Check, ...], Meta(max_length=fields.MAX_CHECKS)]
@@ -134,6 +141,7 @@ def _strict(cluster: Cluster, body: bytes, *, now: datetime) -> IncomingReport:
         checks=checks,
         checks_digest=agent_reports.digest_of(checks, size=agent_reports.CHECKS_DIGEST_BYTES),
         check_count=check_count,
+        figures=_valid_figures(envelope.figures) if envelope.figures else {},
     )
 
 
@@ -165,6 +173,12 @@ def _valid_checks(part: Raw) -> tuple[_Check, ...]:
     checks = _checks(part)
     _matching(_NAMES, "".join([check.name for check in checks]))
     return checks
+
+
+def _valid_figures(figures: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
+    _matching(_IDENTIFIERS, "".join(figures))
+    _matching(_NAMES, "".join([name for values in figures.values() for name in values]))
+    return figures
 
 
 def _matching(pattern: re.Pattern[str], text: str, *, limit: int = fields.MAX_BYTES) -> str:

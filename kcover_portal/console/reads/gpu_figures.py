@@ -17,6 +17,7 @@ TITLES: Final[dict[str, str | Promise]] = {
     "temperature": _("Distance to the slowdown temperature, °C"),
     "amd_temperature": _("Temperature, °C"),
     "metax_temperature": _("Temperature, °C"),
+    "power": _("Power, W"),
     "ecc": _("Uncorrected ECC errors since the driver was loaded"),
     "amd_ecc": _("Uncorrected ECC errors"),
     "metax_ecc": _("Double-bit ECC errors"),

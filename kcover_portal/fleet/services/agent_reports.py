@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -17,7 +18,7 @@ import msgspec
 from kcover import wire
 from kcover.faults import fault
 from kcover_portal.fleet.models import Agent, Cluster, Node
-from kcover_portal.fleet.services import bulk_sql, latest_checks, node_inventories
+from kcover_portal.fleet.services import bulk_sql, gpu_samples, latest_checks, node_inventories
 from kcover_portal.lib import doorbell
 
 REFRESH_SECONDS = 3600  # the shown time of a result may lag by this much
@@ -29,6 +30,7 @@ CHECKS_DIGEST_BYTES = 6  # in the row a number of boot and refresh period follow
 _HASHED_BYTES = 2000
 _INVENTORY = msgspec.json.Decoder(fault.Inventory)
 _CHECKS = msgspec.json.Decoder(tuple[fault.Check, ...])
+NOTHING: Mapping[str, Mapping[str, float]] = MappingProxyType({})
 _SHOWN = frozenset(("boot_id", "version", "inventory_digest"))  # changes that open pages show
 
 
@@ -55,6 +57,7 @@ class IncomingReport(NamedTuple):
     faults: tuple[fault.Fault, ...] = ()
     command_results: tuple[fault.CommandResult, ...] = ()
     rejected: tuple[wire.Rejected, ...] = ()
+    figures: Mapping[str, Mapping[str, float]] = NOTHING
 
     @classmethod
     def of(
@@ -82,6 +85,7 @@ class IncomingReport(NamedTuple):
             faults=report.faults,
             command_results=report.command_results,
             rejected=rejected,
+            figures=report.figures,
         )
 
 
@@ -137,6 +141,7 @@ def record(
     changes: list[dict[str, Any]] = []
     inventories: dict[int, fault.Inventory] = {}
     checks: dict[int, Sequence[fault.Check]] = {}
+    figures: dict[int, Mapping[str, Mapping[str, float]]] = {}
     for incoming, agent in zip(reports, agents, strict=True):
         fresh = agent.node not in repeated
         change = _change(incoming, agent, fresh=fresh)
@@ -147,9 +152,12 @@ def record(
             if incoming.checks and (mark := _checks_mark(incoming, agent.node, seconds)) != agent.checks_digest:
                 change["checks_digest"] = mark
                 checks[agent.node] = _CHECKS.decode(incoming.checks)
+            if incoming.figures:
+                figures[agent.node] = incoming.figures
         changes.append(change)
     _write(changes, now=now)
     node_inventories.keep(inventories, now=now)
+    gpu_samples.keep(figures, now=now)
     moved = latest_checks.keep(checks, now=now)
     for incoming, change in zip(reports, changes, strict=True):
         if _SHOWN & change.keys() or change["node"] in moved:

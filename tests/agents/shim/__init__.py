@@ -28,6 +28,7 @@ HEALTHY = {
     "margin": 40,
     "temperature": 45,
     "slowdown": 90,
+    "power": 412000,
     "power_limit": 700000,
     "power_default": 700000,
     "mig": 0,

@@ -129,6 +129,7 @@ int nvmlDeviceGetTemperature(void *gpu, unsigned sensor, unsigned *out) { return
 int nvmlDeviceGetTemperatureThreshold(void *gpu, unsigned kind, unsigned *out) {
     return kind == 1 ? small(gpu, "slowdown", out) : NOT_SUPPORTED;
 }
+int nvmlDeviceGetPowerUsage(void *gpu, unsigned *out) { return small(gpu, "power", out); }
 int nvmlDeviceGetEnforcedPowerLimit(void *gpu, unsigned *out) { return small(gpu, "power_limit", out); }
 int nvmlDeviceGetPowerManagementDefaultLimit(void *gpu, unsigned *out) { return small(gpu, "power_default", out); }
 int nvmlDeviceGetMigMode(void *gpu, unsigned *now, unsigned *next) { *next = 0; return small(gpu, "mig", now); }

@@ -49,6 +49,10 @@ def objects(**values: st.SearchStrategy[Any]) -> st.SearchStrategy[Object]:
     return st.fixed_dictionaries(required, optional=optional).map(lambda item: Object(item.items()))
 
 
+def of_keys(item: dict[str, Any]) -> Object:
+    return Object(item.items())
+
+
 NUMBERS = tokens("0", "-0", "0.0", "-0.0", "1.5", "0.10", "1e5", "1E+2", "1e16", "1e-7", "123456789012345678901")
 CHECKS = objects(
     name=st.sampled_from(["remapped", "a" * 64, "x_.-9"]),
@@ -79,6 +83,7 @@ INVENTORY = objects(
     may_board_serial=texts(64, "B1"),
     may_nics=st.lists(NIC, max_size=2),
 )
+FIGURES = st.dictionaries(st.sampled_from(["ecc", "n" * 64]), NUMBERS, max_size=2).map(of_keys)
 REPORTS = objects(
     version=st.just(1),
     node=st.sampled_from(["gpu-1", "a" * 253, "a.b"]),
@@ -90,6 +95,7 @@ REPORTS = objects(
     may_checks=st.lists(CHECKS, max_size=3),
     may_faults=st.just([]),
     may_command_results=st.just([]),
+    may_figures=st.dictionaries(st.sampled_from(["GPU-1", "g" * 96]), FIGURES, max_size=2).map(of_keys),
 )
 STRANGE_VALUES = [
     *(None, True, False, 0, 1, 2, -1, 1.0, 1023, 1024, 2**70, [], [1], [None] * 65, Object()),
@@ -117,7 +123,7 @@ STRANGE_VALUES = [
 ]
 STRANGE = st.sampled_from(STRANGE_VALUES)
 KEYS = st.sampled_from(
-    ["unknown", "node", "sent_at", "checks", "name", "value", "uuid", "pci", "inventory", "gpus", "faults"]
+    ["unknown", "node", "sent_at", "checks", "name", "value", "uuid", "pci", "inventory", "gpus", "faults", "figures"]
 )
 
 
@@ -247,12 +253,13 @@ def test_reports_of_agents_are_decoded_by_msgspec(by_wire: list[bytes], checks: 
         Check(name=f"check-{n}", status="pass", device="GPU-1", value=None if n % 2 else n / 7, message='5 % of "x"\n')
         for n in range(checks)
     ]
-    sent = reports.heartbeat("gpu-1", boot_id="boot-1", inventory=inventory, results=(), now=NOW)
+    figures = {f"GPU-{n}": {"power": 400.5 + n, "ecc": n} for n in range(checks // 25)}
+    sent = reports.heartbeat("gpu-1", boot_id="boot-1", inventory=inventory, results=(), figures=figures, now=NOW)
     spooled = reports.findings_report("gpu-1", (), results, boot_id="boot-1", now=NOW)
     heartbeat = report_decoder.read(EAST, sent.body, now=NOW)
     findings = report_decoder.read(EAST, reports.from_spool(spooled, now=NOW).body, now=NOW)
     assert by_wire == []
-    assert heartbeat == by_the_format(sent.body)
+    assert (heartbeat, heartbeat.figures) == (by_the_format(sent.body), figures)
     assert (findings.check_count, findings.sent_at) == (checks, NOW)
 
 
