@@ -11,7 +11,7 @@ from django.db.models.expressions import Combinable
 from django.db.models.fields.json import KeyTextTransform
 from django.utils.translation import gettext as _, ngettext
 
-from kcover import actions, reasons
+from kcover import reasons
 from kcover.decisions import guards
 from kcover.decisions.guards import chance
 from kcover.nodes import scopes
@@ -26,7 +26,7 @@ from kcover_portal.incidents.models import Incident
 from kcover_portal.lib import localization
 from kcover_portal.rescue.control import requests
 from kcover_portal.rescue.models import Rescue
-from kcover_portal.rescue.queries import capacity, counts, needs_person, symptoms
+from kcover_portal.rescue.queries import capacity, needs_person, symptoms
 
 NEAR_LIMIT_SHARE = 0.75  # of the limit: from here on a gauge shows that little is left
 MAX_ROWS = 12  # groups of a budget, pools of a floor: the fullest ones
@@ -160,16 +160,12 @@ def holding(node: Node, verb: str, *, now: datetime) -> dict[str, reasons.Reason
     Guards that a person's own act always passes are left out. So is the exclusion, which nobody can override.
     """
     acts = [] if verb in requests.ENDING else [step.name for step in plan.manual(verb)]
+    if not acts:
+        return {}
     settings = fleet.guards_of(node.cluster)
-    facts = counts.facts(node, settings=settings, now=now, destructive=True)
     # Evaluate as if every guard were overridden: those that the verdict lists as overridden hold the act back now.
     everyone = dict.fromkeys(guards.GUARDS, "")
-    verdicts = [guards.isolation(settings, facts, now=now, overrides=everyone)] if acts else []
-    verdicts += [
-        guards.destructive(settings, facts, act=act, now=now, overrides=everyone)
-        for act in acts
-        if actions.ACTIONS[act].takes_work_away
-    ]
+    verdicts, _ = requests.guard_verdicts(node, acts, settings=settings, overrides=everyone, now=now)
     found: dict[str, reasons.Reason] = {}
     for reason in (reason for verdict in verdicts for reason in verdict.overridden):
         why = dict(reason.params)["why"]

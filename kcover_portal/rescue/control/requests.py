@@ -1,7 +1,7 @@
 """Requests of people, programs and decision systems, checked against modes and guards before a rescue is created."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -286,10 +286,32 @@ def _guards(
         return [], [], {}  # limits are counted over GPU nodes
     settings = fleet.guards_of(node.cluster)
     counts.lock(node.cluster, settings, ())
-    facts = counts.facts(node, settings=settings, now=now, kind="xid" if code else "", code=code, destructive=True)
-    verdicts = [guards.isolation(settings, facts, now=now, overrides=overrides)]
-    for act in [name for name in steps if actions.ACTIONS[name].takes_work_away]:
-        verdicts.append(guards.destructive(settings, facts, act=act, now=now, overrides=overrides))
+    verdicts, counted = guard_verdicts(node, steps, settings=settings, overrides=overrides, now=now, code=code)
     held = dict.fromkeys(reason for verdict in verdicts for reason in verdict.held)
     overridden = list(dict.fromkeys(reason for verdict in verdicts for reason in verdict.overridden))
-    return list(held), overridden, guards.figures(settings, facts, act=guards.ISOLATION)
+    return list(held), overridden, counted
+
+
+def guard_verdicts(
+    node: Node,
+    steps: Sequence[str],
+    *,
+    settings: guards.Settings,
+    overrides: Mapping[str, str],
+    now: datetime,
+    code: str = "",
+) -> tuple[list[guards.Verdict], Mapping[str, Any]]:
+    """The verdicts on requested steps, and the figures of the isolation. ``code``: an Xid, "" if none is named.
+
+    An open storm of the node holds what takes work away. A node may be isolated by hand meanwhile.
+    """
+    if code:
+        facts = counts.facts(node, settings=settings, now=now, kind="xid", code=code, destructive=True)
+        alone = facts
+    else:
+        facts = counts.of_request(node, settings=settings, now=now)
+        alone = replace(facts, symptoms=())
+    verdicts = [guards.isolation(settings, alone, now=now, overrides=overrides)]
+    for act in [name for name in steps if actions.ACTIONS[name].takes_work_away]:
+        verdicts.append(guards.destructive(settings, facts, act=act, now=now, overrides=overrides))
+    return verdicts, guards.figures(settings, alone, act=guards.ISOLATION)

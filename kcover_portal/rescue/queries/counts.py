@@ -5,7 +5,7 @@ would both see the last free slot (invariant 29).
 """
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 
@@ -46,7 +46,7 @@ def facts(
     destructive: bool = False,
     recheck: capacity.Recheck | None = None,
 ) -> guards.Facts:
-    """The node and its surroundings now. ``kind``, ``code``: the fault at hand, "" if an operator requests an act.
+    """The node and its surroundings now. ``kind``, ``code``: the fault at hand; see ``of_request`` for one without.
 
     ``hardware``: see ``decide.is_hardware``. ``destructive``: for the guards before a call that takes work away; else
     for those before an isolation. ``recheck``: the rescue that passed the guards before and begins only now.
@@ -54,6 +54,12 @@ def facts(
     codes = [(kind, code)] if kind else []
     counted = Counts(node.cluster, settings=settings, now=now, nodes=[node], codes=codes, recheck=recheck)
     return counted.of(node, kind=kind, code=code, hardware=hardware, rules=rules, destructive=destructive)
+
+
+def of_request(node: Node, *, settings: guards.Settings, now: datetime) -> guards.Facts:
+    """The facts before a call that takes work away, on somebody's request. Its faults are those of its open storms."""
+    found = facts(node, settings=settings, now=now, destructive=True)
+    return replace(found, symptoms=symptoms.open_storms_of(node)) if settings.storm.enabled else found
 
 
 @dataclass(frozen=True, slots=True)

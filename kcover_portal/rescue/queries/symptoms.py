@@ -178,6 +178,16 @@ def storm_scope(node: Node, symptom: guards.Symptom) -> list[str]:
     return next((scope for scope in storm.values_list("scope", flat=True) if node.name in scope), [])
 
 
+def open_storms_of(node: Node) -> tuple[guards.Symptom, ...]:
+    """The symptoms of the open storms that the node is a part of, each with the number of their nodes. One query."""
+    rows = _open_storms(node.cluster_id).values_list("trait", "symptom_kind", "symptom", "scope")
+    return tuple(
+        guards.Symptom(trait=trait, kind=kind, value=value, nodes=len(scope))
+        for trait, kind, value, scope in rows
+        if node.name in scope
+    )
+
+
 def begin_of_storms(cluster: Cluster, *, without: int | None = None) -> datetime | None:
     """When the first of the cluster's open storms was opened; None without one. ``without``: one that is left out."""
     found: datetime | None = _open_storms(cluster.pk, without=without).aggregate(first=Min("opened_at"))["first"]
