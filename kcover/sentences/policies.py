@@ -205,6 +205,9 @@ SENTENCES: Mapping[str, str] = {
     "policy_object_after": _("{own} of the portal comes first, for example for {fault}: {rule} then does nothing."),
     "policy_object_unreadable": _("The spec cannot be written as YAML: {error}"),
     "policy_objects_many": _("The portal reads at most {most} policies of a cluster."),
+    "policy_objects_large": _(
+        "The portal reads at most {rules} rules and {size} MiB in all policies that a cluster keeps as objects."
+    ),
     "policy_not_active": _("Policy {policy} is not active. Give the revision to compare with."),
     "revision_unknown": _("Policy {policy} has no revision {revision}."),
     "revision_already_active": _("Revision {revision} of {policy} is already active."),

@@ -27,8 +27,10 @@ TOTAL_SLACK_SECONDS: Final = 40.0  # added to the socket's time limit: the limit
 MAX_BYTES: Final = 64 * 1024 * 1024  # of one response; a page of 500 nodes has 15 MiB
 MAX_LIST_BYTES: Final = 512 * 1024 * 1024  # of all pages of a list; 15,000 nodes have 450 MiB
 MAX_POD_LIST_BYTES: Final = 4 * 1024 * 1024 * 1024  # 400,000 pods; only decoded fields are kept
-MAX_CUSTOM_BYTES: Final = 128 * 1024 * 1024  # of a list of custom objects: users may create some kinds
-LIST_SECONDS: Final = 300.0  # from the first page to the last
+MAX_CUSTOM_BYTES: Final = 128 * 1024 * 1024  # of a list of custom objects
+MAX_BYTES_BY_USERS: Final = 32 * 1024 * 1024  # of a list of objects that users may create
+LIST_SECONDS: Final = 300.0  # from the first page to the last, of all tries
+SECONDS_BY_USERS: Final = 30.0  # of a list of objects that users may create
 MAX_LINE: Final = 16 * 1024 * 1024  # of a watch; etcd stores no object above 1.5 MiB
 CHUNK_BYTES: Final = 256 * 1024
 

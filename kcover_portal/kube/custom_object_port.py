@@ -13,8 +13,8 @@ class CustomObjects(Protocol):
     def serves(self, kind: CustomKind) -> bool:
         """Returns whether the server has this kind in this version."""
 
-    def custom_objects(self, kind: CustomKind, *, node: str = "") -> list[CustomObject]:
-        """Returns the objects in all namespaces, or those whose spec names the node; none if it is not installed."""
+    def custom_objects(self, kind: CustomKind, *, node: str = "", namespace: str = "") -> list[CustomObject]:
+        """Returns the objects of a namespace, "" for all, or those whose spec names the node; none if not installed."""
 
     def create_object(
         self, kind: CustomKind, name: str, spec: Mapping[str, Any], *, owner: Node | None = None

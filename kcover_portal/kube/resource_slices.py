@@ -86,8 +86,8 @@ def devices(slices: Iterable[port.CustomObject]) -> list[Device]:
 
 def _read(one: port.CustomObject) -> SliceSpec | None:
     try:
-        return msgspec.convert(dict(one.spec), SliceSpec)
-    except msgspec.ValidationError:
+        return msgspec.json.decode(one.raw_spec, type=SliceSpec)
+    except (msgspec.DecodeError, RecursionError):
         return None
 
 

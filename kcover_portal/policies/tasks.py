@@ -1,22 +1,36 @@
 """Celery tasks of policies."""
 
 import logging
+from datetime import timedelta
 
 from celery import shared_task
 from django.utils import timezone
 
 from kcover_portal.fleet import queries as fleet
+from kcover_portal.fleet.models import Cluster
 from kcover_portal.kube.errors import KubeError
+from kcover_portal.lib import doorbell
 from kcover_portal.policies import services
+from kcover_portal.runtime.services import leases
 
 log = logging.getLogger(__name__)
+READ_EVERY = 15.0  # seconds
+READ_LEASE = timedelta(minutes=5)  # longer than a read may take
 
 
 @shared_task(name="policies.read_objects")
 def read_objects() -> None:
-    """Reads the policies that clusters keep as objects. A cluster that does not answer stops no other."""
+    """Wakes a worker for each cluster, to read the policies that it keeps as objects."""
     for cluster in fleet.clusters():
-        try:
-            services.read_policy_objects(cluster, now=timezone.now())
-        except KubeError as error:
-            log.warning("the policy objects of cluster %s cannot be read: %s", cluster.name, error)
+        doorbell.ring("policies.read_objects_of", cluster.pk, expires=READ_EVERY)
+
+
+@shared_task(name="policies.read_objects_of")
+def read_objects_of(cluster_id: int) -> None:
+    """Reads those of one cluster, unless a read is under way. A cluster that hangs blocks only one worker thread."""
+    with leases.leading(f"policy objects {cluster_id}", ttl=READ_LEASE, clock=timezone.now) as leads:
+        for cluster in Cluster.objects.filter(pk=cluster_id) if leads else ():
+            try:
+                services.read_policy_objects(cluster, now=timezone.now())
+            except KubeError as error:
+                log.warning("the policy objects of cluster %s cannot be read: %s", cluster.name, error)

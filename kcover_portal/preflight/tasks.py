@@ -16,6 +16,8 @@ from kcover_portal.runtime.services import leases
 
 log = logging.getLogger(__name__)
 ROUND_LEASE = timedelta(minutes=2)  # longer than a round may take
+READ_EVERY = 10.0  # seconds
+READ_LEASE = timedelta(minutes=5)  # longer than a read may take
 
 
 @shared_task(name="preflight.report_verdicts")
@@ -76,12 +78,20 @@ def label_cluster(cluster_id: int) -> None:
 
 @shared_task(name="preflight.read_objects")
 def read_objects() -> None:
-    """Reads new ``PreflightReport`` objects of every cluster. A cluster that does not answer stops no other."""
+    """Wakes a worker for each cluster, to read its new ``PreflightReport`` objects."""
     for cluster in fleet.clusters():
-        try:
-            services.read_report_objects(cluster, now=timezone.now())
-        except KubeError as error:
-            log.warning("the PreflightReports of cluster %s cannot be read: %s", cluster.name, error)
+        doorbell.ring("preflight.read_objects_of", cluster.pk, expires=READ_EVERY)
+
+
+@shared_task(name="preflight.read_objects_of")
+def read_objects_of(cluster_id: int) -> None:
+    """Reads those of one cluster, unless a read is under way. A cluster that hangs blocks only one worker thread."""
+    with leases.leading(f"preflight reports {cluster_id}", ttl=READ_LEASE, clock=timezone.now) as leads:
+        for cluster in Cluster.objects.filter(pk=cluster_id) if leads else ():
+            try:
+                services.read_report_objects(cluster, now=timezone.now())
+            except KubeError as error:
+                log.warning("the PreflightReports of cluster %s cannot be read: %s", cluster.name, error)
 
 
 @shared_task(name="preflight.prune")

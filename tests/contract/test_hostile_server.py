@@ -155,6 +155,34 @@ def test_a_list_of_pods_has_its_own_bound(serve, monkeypatch):
         cluster.list_pods()
 
 
+def test_a_list_of_what_users_may_create_has_its_own_bounds(serve, monkeypatch):
+    page = json.dumps({"metadata": {"resourceVersion": "1"}, "items": [], "padding": "x" * 1_000}).encode()
+    cluster = serve(lambda request: request.reply(200, page))
+    monkeypatch.setattr(bounds, "MAX_BYTES_BY_USERS", 500)
+    assert cluster.custom_objects(port.MACHINE) == []
+    with pytest.raises(bounds.TooLarge):
+        cluster.custom_objects(port.PREFLIGHT_REPORT)
+
+
+def test_a_list_that_never_ends_is_given_up_and_expiring_does_not_prolong_it(serve, monkeypatch):
+    """Each page is quick and names another one; every tenth is expired."""
+    asked = 0
+
+    def answer(request):
+        nonlocal asked
+        asked += 1
+        time.sleep(0.01)
+        if asked % 10 == 0:
+            request.reply(410, b"{}")
+        else:
+            request.reply(200, json.dumps({"metadata": {"continue": str(asked)}, "items": []}).encode())
+
+    monkeypatch.setattr(bounds, "SECONDS_BY_USERS", 0.3)
+    with pytest.raises(port.Unavailable):
+        serve(answer).custom_objects(port.POLICY_KINDS[0])
+    assert asked < 100
+
+
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_a_deadline_ends_the_socket_within_a_wrapper(wrapped):
     """urllib3 wraps the socket of a connection through an https:// proxy."""

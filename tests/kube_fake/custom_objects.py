@@ -53,10 +53,17 @@ class CustomObjects(Recorder):
         with self.call("serves", kind.kind, kind.version):
             return kind in self.served
 
-    def custom_objects(self, kind: values.CustomKind, *, node: str = "") -> list[values.CustomObject]:
-        with self.call("custom_objects", kind.kind, node):
-            found = [one for one in self.objects.list(_key(kind)) if node in ("", one["spec"].get("nodeName"))]
-            return [msgspec.convert(one, wire.CustomResource).value(kind) for one in found]
+    def custom_objects(
+        self, kind: values.CustomKind, *, node: str = "", namespace: str = ""
+    ) -> list[values.CustomObject]:
+        with self.call("custom_objects", kind.kind, node, namespace=namespace):
+            found = [
+                one
+                for one in self.objects.list(_key(kind))
+                if not node or one["spec"].get("nodeName") == node
+                if namespace in ("", one["metadata"].get("namespace"))
+            ]
+            return [_value(kind, one) for one in found]
 
     def create_object(
         self, kind: values.CustomKind, name: str, spec: Mapping[str, Any], *, owner: values.Node | None = None
@@ -67,7 +74,7 @@ class CustomObjects(Recorder):
             if found is None:
                 manifest = {**verbs.object_manifest(kind, name, spec, owner=owner), "kind": _key(kind)}
                 found = self.objects.create(manifest)
-            return msgspec.convert(found, wire.CustomResource).value(kind)
+            return _value(kind, found)
 
     def delete_object(self, kind: values.CustomKind, namespace: str, name: str, *, uid: str) -> None:
         with self.call("delete_object", kind.kind, name, namespace=namespace) as call, self.objects.changed:
@@ -92,6 +99,10 @@ class CustomObjects(Recorder):
             if self.objects.get(_key(kind), "", name)["metadata"]["resourceVersion"] != version:
                 raise errors.Conflict(f"{kind.kind} {name}: it was changed")
             self.objects.merge(_key(kind), "", name, verbs.condition_patch(condition, version=version, at=at))
+
+
+def _value(kind: values.CustomKind, found: Mapping[str, Any]) -> values.CustomObject:
+    return msgspec.json.decode(msgspec.json.encode(found), type=wire.CustomResource).value(kind)
 
 
 def _replace(found: dict[str, Any], spec: Mapping[str, Any]) -> None:

@@ -1,5 +1,7 @@
 """The simulator's DRA driver, and the portal's view of what it publishes."""
 
+import json
+
 import pytest
 
 from kcover_portal.kube import port, resource_slices
@@ -31,7 +33,7 @@ def test_a_node_has_one_slice_that_goes_with_it(cluster):
 
 def slice_of(devices, *, generation=1):
     spec = {"driver": "d", "pool": {"name": "p", "generation": generation}, "devices": devices}
-    return port.CustomObject(kind=port.RESOURCE_SLICES[0], name="s", uid="u", spec=spec)
+    return port.CustomObject(kind=port.RESOURCE_SLICES[0], name="s", uid="u", raw_spec=json.dumps(spec).encode())
 
 
 def test_devices_are_read_from_every_version_and_from_the_newest_generation_only():

@@ -1,22 +1,28 @@
 """Objects of the few custom resources that the portal reads besides training jobs, and of optional built-in kinds."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
+
+import msgspec
 
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"  # label of an object: the system that made it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomKind:
-    """A custom resource, or a built-in kind that not every API server has."""
+    """A custom resource, or a built-in kind that not every API server has.
+
+    ``by_users``: other people than admins may create its objects, so a list of them may be as large as they like.
+    """
 
     kind: str
     group: str
     version: str
     plural: str
     namespaced: bool = False
+    by_users: bool = False
 
     @property
     def api_version(self) -> str:
@@ -39,6 +45,7 @@ class StatedCondition:
 class CustomObject:
     """An object of a ``CustomKind``. ``generation`` counts the changes of its spec, ``version`` all changes.
 
+    ``raw_spec``: the spec as JSON, because decoded ones of a long list take ten times the memory.
     ``deleting``: its deletion was requested. ``owner_uids``: Kubernetes deletes it with the last of these objects.
     ``owned``: a controller made it. ``phase``: of its status, "" if it has
     none; ``completed``: its status has a completion time. ``node``, ``provider_id`` and ``system_uuid``: the node that
@@ -52,7 +59,7 @@ class CustomObject:
     generation: int = 0
     version: str = ""
     created_at: datetime | None = None
-    spec: Mapping[str, Any] = field(default_factory=dict)
+    raw_spec: bytes = b"{}"
     conditions: tuple[StatedCondition, ...] = ()
     deleting: bool = False
     managed: bool = False
@@ -64,13 +71,27 @@ class CustomObject:
     provider_id: str = ""
     system_uuid: str = ""
 
+    @property
+    def spec(self) -> Mapping[str, Any]:
+        """The spec, decoded now; empty if it is no object, or nested too deeply."""
+        try:
+            found = msgspec.json.decode(self.raw_spec)
+        except (msgspec.DecodeError, RecursionError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
 
 # kcover's, from chart 0.11 on.
 PREFLIGHT_REPORT: Final = CustomKind(
-    kind="PreflightReport", group="kcover.io", version="v1alpha1", plural="preflightreports", namespaced=True
+    kind="PreflightReport",
+    group="kcover.io",
+    version="v1alpha1",
+    plural="preflightreports",
+    namespaced=True,
+    by_users=True,
 )
 POLICY_KINDS: Final = tuple(
-    CustomKind(kind=kind, group=group, version="v1", plural=plural)
+    CustomKind(kind=kind, group=group, version="v1", plural=plural, by_users=True)
     for group in ("rescue.ksyun.com", "kcover.io")
     for kind, plural in (("RescuePolicy", "rescuepolicies"), ("WarmStandbyPolicy", "warmstandbypolicies"))
 )

@@ -19,11 +19,16 @@ class CustomObjects(list_watch.Verbs):
             return False
         return any(resource.name == kind.plural for resource in found.resources or ())
 
-    def custom_objects(self, kind: values.CustomKind, *, node: str = "") -> list[values.CustomObject]:
+    def custom_objects(
+        self, kind: values.CustomKind, *, node: str = "", namespace: str = ""
+    ) -> list[values.CustomObject]:
         query = {"fieldSelector": f"spec.nodeName={node}"} if node else None
+        most, seconds = bounds.MAX_CUSTOM_BYTES, bounds.LIST_SECONDS
+        if kind.by_users:
+            most, seconds = bounds.MAX_BYTES_BY_USERS, bounds.SECONDS_BY_USERS
         try:
             items, _ = list_watch.pages(
-                self._connection, _path(kind), wire.CustomResource, query=query, most=bounds.MAX_CUSTOM_BYTES
+                self._connection, _path(kind, namespace), wire.CustomResource, query=query, most=most, seconds=seconds
             )
         except errors.NotFound:
             return []
@@ -43,11 +48,9 @@ class CustomObjects(list_watch.Verbs):
 
     def delete_object(self, kind: values.CustomKind, namespace: str, name: str, *, uid: str) -> None:
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
-        at = list_watch.path("apis", kind.group, kind.version)
-        if namespace:
-            at += list_watch.path("namespaces", namespace)
+        at = f"{_path(kind, namespace)}{list_watch.path(name)}"
         try:
-            self._connection.request("DELETE", f"{at}{list_watch.path(kind.plural, name)}", base.AnyObject, body=body)
+            self._connection.request("DELETE", at, base.AnyObject, body=body)
         except errors.NotFound:
             return
 
@@ -90,5 +93,6 @@ def condition_patch(condition: values.StatedCondition, *, version: str, at: date
     return {"metadata": {"resourceVersion": version}, "status": {"conditions": [stated]}}
 
 
-def _path(kind: values.CustomKind) -> str:
-    return list_watch.path("apis", kind.group, kind.version, kind.plural)
+def _path(kind: values.CustomKind, namespace: str = "") -> str:
+    within = ("namespaces", namespace) if namespace else ()
+    return list_watch.path("apis", kind.group, kind.version, *within, kind.plural)

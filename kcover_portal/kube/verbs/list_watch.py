@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
@@ -50,19 +51,21 @@ def pages(
     *,
     query: Mapping[str, str] | None = None,
     most: int = bounds.MAX_LIST_BYTES,
+    seconds: float = bounds.LIST_SECONDS,
     keep: Callable[[T], bool] | None = None,
 ) -> tuple[list[T], str]:
     """Returns all objects of a list and its resource version; starts over if the continue token expired (410).
 
     ``keep``: which objects to return; the others are dropped with their page.
-    Raises ``bounds.TooLarge`` for a list of more than ``most`` bytes.
+    Raises ``bounds.TooLarge`` for a list of more than ``most`` bytes, and stops after ``seconds``.
     """
+    until = time.monotonic() + seconds
     for _ in range(_LIST_TRIES - 1):
         try:
-            return _pages(connection, at, kind, query or {}, most=most, keep=keep)
+            return _pages(connection, at, kind, query or {}, most=most, until=until, keep=keep)
         except errors.Expired:
             continue
-    return _pages(connection, at, kind, query or {}, most=most, keep=keep)
+    return _pages(connection, at, kind, query or {}, most=most, until=until, keep=keep)
 
 
 def _pages(
@@ -72,10 +75,11 @@ def _pages(
     query: Mapping[str, str],
     *,
     most: int,
+    until: float,
     keep: Callable[[T], bool] | None,
 ) -> tuple[list[T], str]:
     items: list[T] = []
-    allowance = bounds.Allowance(left=most)
+    allowance = bounds.Allowance(left=most, until=until)
     size, place = PAGE_SIZE, ""
     while True:
         paged = {"limit": str(size), "continue": place} if place else {"limit": str(size)}

@@ -1,6 +1,4 @@
-"""Objects of custom resources. A spec is what its author wrote, so it stays plain."""
-
-from typing import Any
+"""Objects of custom resources. A spec is what its author wrote, so it stays as it is."""
 
 import msgspec
 
@@ -46,15 +44,20 @@ class CustomMeta(base.Meta, frozen=True):
     generation: int = 0
 
 
+class StatedSpec(base.Struct, frozen=True):
+    """The field of a spec that the portal reads of every object."""
+
+    provider_id: str = msgspec.field(name="providerID", default="")
+
+
 class CustomResource(base.AnyObject, frozen=True):
     metadata: CustomMeta = CustomMeta()
-    spec: dict[str, Any] | None = None
+    spec: msgspec.Raw = msgspec.Raw()
     status: ReadStatus | None = None
 
     def value(self, kind: values.CustomKind) -> values.CustomObject:
         status = self.status or ReadStatus()
-        stated, spec = status.conditions or (), self.spec or {}
-        of_spec = spec.get("providerID")
+        stated = status.conditions or ()
         return values.CustomObject(
             kind=kind,
             name=self.metadata.name,
@@ -63,7 +66,7 @@ class CustomResource(base.AnyObject, frozen=True):
             generation=self.metadata.generation,
             version=self.metadata.resource_version,
             created_at=self.metadata.creation_timestamp,
-            spec=spec,
+            raw_spec=bytes(self.spec) or b"{}",
             conditions=tuple(
                 values.StatedCondition(
                     type=one.type,
@@ -81,6 +84,15 @@ class CustomResource(base.AnyObject, frozen=True):
             phase=status.phase or "",
             completed=bool(status.completion_time),
             node=status.node_name or (status.node_ref.name if status.node_ref else ""),
-            provider_id=status.provider_id or (of_spec if isinstance(of_spec, str) else ""),
+            provider_id=status.provider_id or self._provider_id(),
             system_uuid=status.node_info.system_uuid if status.node_info else "",
         )
+
+    def _provider_id(self) -> str:
+        try:
+            return _SPEC.decode(self.spec).provider_id if self.spec else ""
+        except (msgspec.DecodeError, RecursionError):
+            return ""
+
+
+_SPEC = msgspec.json.Decoder(StatedSpec)

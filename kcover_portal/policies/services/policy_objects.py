@@ -5,14 +5,13 @@ of the portal's own. Each object's status says whether it was accepted.
 """
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from typing import Any
 
 import yaml
-from django.db import transaction
 
 from kcover import actions, reasons
 from kcover.actions import moved_jobs
@@ -29,7 +28,9 @@ from kcover_portal.policies.services import revisions, validation, yaml_reader
 
 log = logging.getLogger(__name__)
 
-MAX_OBJECTS_PER_CLUSTER = 200  # objects of a cluster
+MAX_OBJECTS_PER_CLUSTER = 200
+MAX_RULES_PER_CLUSTER = 1_000  # of all its objects
+MAX_BYTES_PER_CLUSTER = 4 * 1024 * 1024  # of the specs of its objects
 MAX_MESSAGE = 1_000
 MAX_PROBLEMS = 5  # that one message lists
 CONDITION = ACCEPTED = "Accepted"
@@ -52,10 +53,40 @@ class _Refusal(Exception):
         self.answer = _Answer(word, because)
 
 
+@dataclass(frozen=True, slots=True)
+class _Weighed:
+    """What became of one object, as far as it depends on the object and the portal's own rules."""
+
+    policies: tuple[validation.ParsedPolicy, ...]
+    answer: _Answer
+
+    @property
+    def is_accepted(self) -> bool:
+        return self.answer.word == ACCEPTED
+
+
+@dataclass(frozen=True, slots=True)
+class _LastRead:
+    """What this process read last of a cluster.
+
+    ``own``: what each of ``weighed`` depends on besides its object. ``state``: what ``told`` depends on, if the read
+    changed nothing; None if it changed something, so that the next read looks at all again.
+    """
+
+    own: Hashable
+    weighed: Mapping[tuple[str, int], _Weighed]  # by uid and generation
+    state: Hashable
+    told: Mapping[str, _Answer]  # by uid
+
+
+_last_reads: dict[int, _LastRead] = {}  # by cluster
+
+
 def read_policy_objects(cluster: Cluster, *, now: datetime) -> int:
     """Puts the accepted objects of a cluster into force, takes others out of force, and tells each object.
 
-    Returns how many are in force. If the cluster does not answer, nothing changes: raises port.KubeError.
+    Returns how many are in force. If the cluster does not answer, nothing changes: raises port.KubeError. One caller at
+    a time, for each cluster. What did not change costs one look at the rows of policies.
     """
     client = fleet.connect(cluster)
     found = [one for kind in port.POLICY_KINDS for one in client.custom_objects(kind)]
@@ -63,41 +94,64 @@ def read_policy_objects(cluster: Cluster, *, now: datetime) -> int:
     if not found and not known.exists():
         return 0
     found.sort(key=lambda one: (one.created_at or now, one.kind.group, one.kind.kind, one.name))
-    with transaction.atomic():
-        Cluster.objects.select_for_update(no_key=True).get(pk=cluster.pk)  # one reader at a time
-        told: dict[str, _Answer] = {}
-        accepted: set[tuple[str, str]] = set()
-        for number, one in enumerate(found):
-            try:
-                if number >= MAX_OBJECTS_PER_CLUSTER:
-                    raise _Refusal("TooMany", reasons.of("policy_objects_many", most=MAX_OBJECTS_PER_CLUSTER))
-                key, told[one.uid] = _publish(cluster, one, taken=accepted, now=now)
-                accepted.add(key)
-            except _Refusal as refusal:
-                told[one.uid] = refusal.answer
-        for row in known:
-            if (row.kind, row.name) not in accepted:
-                gone = reasons.of("policy_object_gone")
-                revisions.delete(row.name, kind=row.kind, author=_author(cluster), because=gone, now=now, of=cluster)
+    own = _own_state()
+    last = _last_reads.get(cluster.pk)
+    state = _state_of(found, own)
+    if last is not None and last.state == state:
+        told = last.told
+    else:
+        weighed = _weigh(found, last.weighed if last is not None and last.own == own else {})
+        told = _put_into_force(cluster, found, weighed, now=now)
+        unchanged = _state_of(found, own) == state
+        _last_reads[cluster.pk] = _LastRead(own, weighed, state if unchanged else None, told)
     if fleet.mode_of(cluster)[0] not in fleet.MODES_WITHOUT_WRITES:
         for one in found:
             _state(client, one, told[one.uid], now=now)
-    return len(accepted)
+    return sum(answer.word == ACCEPTED for answer in told.values())
 
 
-def _publish(
-    cluster: Cluster, one: port.CustomObject, *, taken: set[tuple[str, str]], now: datetime
-) -> tuple[tuple[str, str], _Answer]:
-    """Puts one object into force, and returns its policy's kind and name. Raises _Refusal."""
-    key = one.kind.kind, one.name
-    row = Policy.objects.filter(kind=key[0], name=key[1]).first()
-    is_elsewhere = (
-        row is not None and row.revision > 0 and row.cluster_id != cluster.pk
-    )  # the name of a deleted is free
-    if key in taken or is_elsewhere:
-        raise _Refusal("NameTaken", reasons.of("policy_object_name", policy=one.name))
-    text = _text(one)
-    validated = validation.validate(text)
+def _own_state() -> Hashable:
+    """What the portal's own rules are, and what they may name."""
+    own = (one for one in queries.candidates() if not one.added)
+    return tuple((one.name, one.revision, one.source) for one in own), tuple(sorted(queries.names().items()))
+
+
+def _state_of(found: Sequence[port.CustomObject], own: Hashable) -> Hashable:
+    rows = Policy.objects.order_by("pk").values_list("pk", "kind", "name", "cluster", "revision")
+    return tuple((one.uid, one.generation, one.name) for one in found), own, tuple(rows)
+
+
+def _weigh(
+    found: Sequence[port.CustomObject], before: Mapping[tuple[str, int], _Weighed]
+) -> dict[tuple[str, int], _Weighed]:
+    """Reads the objects, outside of any transaction; those of ``before`` are not read again."""
+    weighed: dict[tuple[str, int], _Weighed] = {}
+    rules = size = 0
+    for number, one in enumerate(found):
+        key = one.uid, one.generation
+        try:
+            if number >= MAX_OBJECTS_PER_CLUSTER:
+                raise _Refusal("TooMany", reasons.of("policy_objects_many", most=MAX_OBJECTS_PER_CLUSTER))
+            size += len(one.raw_spec)
+            more = 0 if size > MAX_BYTES_PER_CLUSTER else _rules_in(one)
+            if size > MAX_BYTES_PER_CLUSTER or rules + more > MAX_RULES_PER_CLUSTER:
+                limits = {"rules": MAX_RULES_PER_CLUSTER, "size": MAX_BYTES_PER_CLUSTER // 1024 // 1024}
+                raise _Refusal("TooMany", reasons.of("policy_objects_large", **limits))
+            rules += more
+            weighed[key] = before.get(key) or _read(one)
+        except _Refusal as refusal:
+            weighed[key] = _Weighed((), refusal.answer)
+    return weighed
+
+
+def _rules_in(one: port.CustomObject) -> int:
+    listed = [value for value in one.spec.values() if isinstance(value, list)]
+    return sum(len(value) for value in listed)
+
+
+def _read(one: port.CustomObject) -> _Weighed:
+    """Reads one object. Raises _Refusal."""
+    validated = validation.parse(_text(one))
     if validated.problems:
         found = (
             reasons.of("parameter_invalid", parameter=problem.path or "spec", problem=problem.reason)
@@ -107,13 +161,48 @@ def _publish(
     beyond = [problem for policy in validated.policies for problem in _beyond(policy.policy)]
     if beyond:
         raise _Refusal("NotAllowed", reasons.both(*beyond[:MAX_PROBLEMS]))
+    after = (reason for policy in validated.policies for reason in _comes_after(policy.policy))
+    return _Weighed(validated.policies, _Answer(ACCEPTED, reasons.both(*islice(after, MAX_PROBLEMS))))
+
+
+def _put_into_force(
+    cluster: Cluster,
+    found: Sequence[port.CustomObject],
+    weighed: Mapping[tuple[str, int], _Weighed],
+    *,
+    now: datetime,
+) -> dict[str, _Answer]:
+    """Publishes what was accepted, each in a transaction of its own, and takes the others out of force."""
+    told: dict[str, _Answer] = {}
+    accepted: set[tuple[str, str]] = set()
+    rows = Policy.objects.filter(revision__gt=0).exclude(cluster=cluster)
+    elsewhere = set(rows.values_list("kind", "name"))  # the name of a deleted one is free
+    for one in found:
+        this, key = weighed[one.uid, one.generation], (one.kind.kind, one.name)
+        try:
+            if this.is_accepted:
+                if key in accepted or key in elsewhere:
+                    raise _Refusal("NameTaken", reasons.of("policy_object_name", policy=one.name))
+                _publish(cluster, one, this.policies, now=now)
+                accepted.add(key)
+            told[one.uid] = this.answer
+        except _Refusal as refusal:
+            told[one.uid] = refusal.answer
+    for row in Policy.objects.filter(cluster=cluster, revision__gt=0):
+        if (row.kind, row.name) not in accepted:
+            gone = reasons.of("policy_object_gone")
+            revisions.delete(row.name, kind=row.kind, author=_author(cluster), because=gone, now=now, of=cluster)
+    return told
+
+
+def _publish(
+    cluster: Cluster, one: port.CustomObject, policies: tuple[validation.ParsedPolicy, ...], *, now: datetime
+) -> None:
+    because = reasons.of("policy_from_object", kind=f"{one.kind.kind} {one.kind.api_version}")
     try:
-        because = reasons.of("policy_from_object", kind=f"{one.kind.kind} {one.kind.api_version}")
-        revisions.apply(text, author=_author(cluster), reason="", because=because, now=now, of=cluster)
+        revisions.put(policies, author=_author(cluster), because=because, now=now, of=cluster)
     except revisions.Conflict as error:
         raise _Refusal("Conflict", error.reason) from error
-    after = (reason for policy in validated.policies for reason in _comes_after(policy.policy))
-    return key, _Answer(ACCEPTED, reasons.both(*islice(after, MAX_PROBLEMS)))
 
 
 def _comes_after(policy: document.Policy | document.StandbyPolicy) -> Iterator[reasons.Reason]:

@@ -18,7 +18,7 @@ from kcover_portal.lib import doorbell
 from kcover_portal.lib.errors import Refused
 from kcover_portal.policies import queries
 from kcover_portal.policies.models import Policy, Revision
-from kcover_portal.policies.services.validation import InvalidPolicies, ParsedPolicy, validate
+from kcover_portal.policies.services.validation import InvalidPolicies, ParsedPolicy, parse
 from kcover_portal.policies.services.yaml_reader import Problem
 
 Key = tuple[str, str]  # kind and name
@@ -55,7 +55,7 @@ def apply(
     ``expected``: the number that the active revision must have (0: not active).
     Raises InvalidPolicies, or Conflict if the active revision differs.
     """
-    validated = validate(text)
+    validated = parse(text)
     if validated.problems:
         raise InvalidPolicies(validated.problems)
     keys = [policy.key for policy in validated.policies]
@@ -63,14 +63,13 @@ def apply(
         found = ", ".join(f"{other} {policy}" if other != kind else policy for other, policy in keys)
         others = reasons.of("other_policies", policy=name, found=found)
         raise InvalidPolicies((Problem(1, 1, "metadata.name", others),))
-    return _put(
+    return put(
         validated.policies,
         author=author,
         reason=reason,
         because=because,
         now=now,
         expected=expected,
-        always=False,
         of=of,
     )
 
@@ -96,13 +95,13 @@ def rollback(
         raise InvalidPolicies((Problem(1, 1, "reason", reasons.of("rollback_reason")),))
     if old.policy.revision == number:
         raise Conflict(reasons.of("revision_already_active", policy=name, revision=number))
-    validated = validate(old.text)
+    validated = parse(old.text)
     if validated.problems:
         raise InvalidPolicies(validated.problems)
     back = reasons.of("policy_rolled_back", revision=number)
-    return _put(
-        validated.policies, author=author, reason=reason, because=back, now=now, expected=expected, always=True
-    )[0]
+    return put(validated.policies, author=author, reason=reason, because=back, now=now, expected=expected, always=True)[
+        0
+    ]
 
 
 def delete(
@@ -141,17 +140,18 @@ def delete(
         doorbell.ring("rescue.sweep")
 
 
-def _put(
+def put(
     parsed: tuple[ParsedPolicy, ...],
     *,
     author: str,
-    reason: str,
+    reason: str = "",
     because: Reason | None,
     now: datetime,
-    expected: int | None,
-    always: bool,
+    expected: int | None = None,
+    always: bool = False,
     of: Cluster | None = None,
 ) -> list[Policy]:
+    """Publishes policies that were parsed without problems; see ``apply``. ``always``: also if nothing differs."""
     keys = [policy.key for policy in parsed]
     try:
         with transaction.atomic():

@@ -1,7 +1,7 @@
 """Validates a text with any number of policies; returns errors and warnings by line."""
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -37,11 +37,15 @@ class ParsedPolicy:
 
 @dataclass(frozen=True, slots=True)
 class ValidationResult:
-    """The content of a text. With ``problems`` it cannot be applied; ``warnings`` do not prevent that."""
+    """The content of a text. With ``problems`` it cannot be applied; ``warnings`` do not prevent that.
+
+    ``places``: the documents of the policies, by their keys.
+    """
 
     policies: tuple[ParsedPolicy, ...]
     problems: tuple[Problem, ...]
     warnings: tuple[Problem, ...] = ()
+    places: Mapping[tuple[str, str], yaml_reader.Document] = field(default_factory=dict, repr=False)
 
 
 class InvalidPolicies(ValueError):
@@ -53,10 +57,24 @@ class InvalidPolicies(ValueError):
 
 
 def validate(text: str | bytes) -> ValidationResult:
+    """``parse``, with warnings that compare the rules with each other and with the active ones.
+
+    They are given only for a text without problems.
+    """
+    found = parse(text)
+    if found.problems:
+        return found
+    fresh = _rescue_policies(found.policies)
+    advices = advice.weigh(candidates(found.policies), fresh={policy.name for policy in fresh})
+    places = found.places
+    warnings = {_problem_at(places[queries.RESCUE, item.policy], item.path, item.reason) for item in advices}
+    return replace(found, warnings=tuple(sorted(warnings)))
+
+
+def parse(text: str | bytes) -> ValidationResult:
     """Reads a text with any number of policies and changes nothing.
 
-    Problems are sorted by position; they include unknown channels and sources. Warnings compare the rules with
-    each other and with the active ones. They are given only for a text without problems.
+    Problems are sorted by position; they include unknown channels and sources.
     """
     try:
         documents, problems = yaml_reader.read(yaml_reader.decode(text))
@@ -65,7 +83,7 @@ def validate(text: str | bytes) -> ValidationResult:
     documents = [expanded for item in documents for expanded in _expand(item)]
     names = queries.names()
     parsed: list[ParsedPolicy] = []
-    places: dict[tuple[str, str], yaml_reader.Document] = {}
+    places: dict[tuple[str, str], yaml_reader.Document] = {}  # by the policy's key
     for item in documents:
         content = document.without_server_fields(item.content)
         try:
@@ -88,12 +106,10 @@ def validate(text: str | bytes) -> ValidationResult:
         problems.append(Problem(1, 1, "", reasons.of("policies_missing")))
     if problems:
         return ValidationResult(tuple(parsed), tuple(sorted(set(problems))))
-    advices = advice.weigh(candidates(parsed), fresh={policy.name for policy in _rescue_policies(parsed)})
-    warnings = {_problem_at(places[queries.RESCUE, item.policy], item.path, item.reason) for item in advices}
-    return ValidationResult(tuple(parsed), (), tuple(sorted(warnings)))
+    return ValidationResult(tuple(parsed), (), places=places)
 
 
-def candidates(parsed: list[ParsedPolicy]) -> tuple[match.Candidate, ...]:
+def candidates(parsed: Sequence[ParsedPolicy]) -> tuple[match.Candidate, ...]:
     """Returns the rules that would be active with these policies; revision 0 marks the new ones."""
     fresh = _rescue_policies(parsed)
     names = {policy.name for policy in fresh}
@@ -111,10 +127,10 @@ def candidates(parsed: list[ParsedPolicy]) -> tuple[match.Candidate, ...]:
 
 def draft(text: str | bytes) -> tuple[match.Candidate, ...]:
     """Returns the rules that would be active if the text were applied. Raises InvalidPolicies."""
-    validated = validate(text)
+    validated = parse(text)
     if validated.problems:
         raise InvalidPolicies(validated.problems)
-    return candidates(list(validated.policies))
+    return candidates(validated.policies)
 
 
 def _expand(item: yaml_reader.Document) -> list[yaml_reader.Document]:
@@ -133,7 +149,7 @@ def _expand(item: yaml_reader.Document) -> list[yaml_reader.Document]:
     ]
 
 
-def _rescue_policies(parsed: list[ParsedPolicy]) -> list[document.Policy]:
+def _rescue_policies(parsed: Sequence[ParsedPolicy]) -> list[document.Policy]:
     return [item.policy for item in parsed if isinstance(item.policy, document.Policy)]
 
 

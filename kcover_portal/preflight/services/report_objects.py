@@ -7,7 +7,7 @@ the workload, in the object's own namespace.
 
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -27,11 +27,8 @@ log = logging.getLogger(__name__)
 # Reports read per cluster and round, as many of each namespace; each asks for a node's pods.
 MAX_REPORTS_PER_ROUND = 200
 MAX_REPORT_CHARS = 256 * 1024
-MAX_NAMESPACES_SHOWN = 5
 CLOCK_ERROR = timedelta(seconds=5)  # by which the API server's clock may be ahead of the portal's
 FIELDS = {"workloadName": 253, "nodeName": 253, "workloadUID": 64}
-
-_ignored: dict[int, set[str]] = {}  # by cluster: the namespaces that the log has named
 
 
 def read_report_objects(cluster: Cluster, *, now: datetime) -> int:
@@ -40,7 +37,7 @@ def read_report_objects(cluster: Cluster, *, now: datetime) -> int:
     Objects that are older than the cluster's time to collect reports are left alone: their run would have expired.
     Raises port.KubeError.
     """
-    found = {one.uid: one for one in _trusted(cluster, fleet.connect(cluster).custom_objects(port.PREFLIGHT_REPORT))}
+    found = {one.uid: one for one in _trusted(cluster)}
     known = ReadReportObject.objects.filter(cluster=cluster)
     known.exclude(uid__in=found).delete()
     new = found.keys() - set(known.values_list("uid", flat=True))
@@ -62,29 +59,22 @@ def read_report_objects(cluster: Cluster, *, now: datetime) -> int:
     return len(done)
 
 
-def _trusted(cluster: Cluster, objects: Iterable[port.CustomObject]) -> list[port.CustomObject]:
-    """Returns the objects that count. The log names the namespaces of the others, once in this process."""
+def _trusted(cluster: Cluster) -> list[port.CustomObject]:
+    """The objects that count. Others are not read: whoever may create them may create many."""
     names = cluster.preflight_namespace_list
+    if not names:
+        return []
+    client = fleet.connect(cluster)
     if names == [ALL_NAMESPACES]:
-        return list(objects)
-    trusted: list[port.CustomObject] = []
-    others: set[str] = set()
-    for one in objects:
-        if one.namespace in names:
-            trusted.append(one)
-        else:
-            others.add(one.namespace)
-    if others and others != _ignored.get(cluster.pk):
-        shown = ", ".join(sorted(others)[:MAX_NAMESPACES_SHOWN])
-        log.warning("cluster %s: PreflightReports in %s do not count: see preflight_namespaces", cluster.name, shown)
-    _ignored[cluster.pk] = others
-    return trusted
+        return client.custom_objects(port.PREFLIGHT_REPORT)
+    return [one for name in names for one in client.custom_objects(port.PREFLIGHT_REPORT, namespace=name)]
 
 
 def _take(cluster: Cluster, one: port.CustomObject, *, now: datetime) -> None:
     """Raises FieldError, node_selection.Unanswered."""
-    texts = {name: _text(one.spec, name, most=most) for name, most in FIELDS.items()}
-    report = _report(one.spec)
+    spec = one.spec
+    texts = {name: _text(spec, name, most=most) for name, most in FIELDS.items()}
+    report = _report(spec)
     node = report.setdefault("node_name", texts["nodeName"])
     if node != texts["nodeName"]:
         reason = reasons.of("preflight_object_node", node=short_text(texts["nodeName"]), other=short_text(str(node)))

@@ -6,14 +6,16 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services.cluster_settings import set_cluster
 from kcover_portal.kube import port
 from kcover_portal.lib.errors import FieldError
-from kcover_portal.preflight import services
+from kcover_portal.preflight import services, tasks
 from kcover_portal.preflight.models import PreflightReport, PreflightRun, ReadReportObject
 from kcover_portal.preflight.services import report_objects
+from kcover_portal.runtime.services import leases
 from tests.codes import refused
 from tests.portal.preflight.test_runs import raw
 from tests.portal.rescue.world import World
@@ -161,3 +163,25 @@ def test_names_that_no_namespace_can_have_are_refused(world: World, value: Any) 
 def test_names_are_kept_in_order(world: World) -> None:
     set_cluster(world.cluster, {"preflight_namespaces": " team-b,ml  ml"}, actor="test", reason="", now=world.now)
     assert world.cluster.preflight_namespaces == "ml,team-b"
+
+
+@pytest.mark.parametrize(("setting", "listed"), [("", []), ("ml", ["ml"]), ("ml, evil", ["evil", "ml"]), ("*", [""])])
+def test_objects_of_other_namespaces_are_not_read(world: World, setting: str, listed: list[str]) -> None:
+    set_cluster(world.cluster, {"preflight_namespaces": setting}, actor="test", reason="", now=world.now)
+    world.kube.add_namespace("other")
+    world.kube.put_custom_object(KIND, "large", {"report": "x" * 100_000}, namespace="other")
+    read(world)
+    assert [call.namespace for call in world.kube.called("custom_objects")] == listed
+
+
+def test_one_read_of_a_cluster_runs_at_a_time(world: World) -> None:
+    in_job(world, 1)
+    put(world, 1)
+    name = f"preflight reports {world.cluster.pk}"
+    later = timezone.now() + timedelta(minutes=1)
+    assert leases.acquire(name, holder="another worker", until=later, now=timezone.now())
+    tasks.read_objects_of(world.cluster.pk)
+    assert world.kube.called("custom_objects") == []
+    leases.release(name, holder="another worker", now=timezone.now())
+    tasks.read_objects_of(world.cluster.pk)
+    assert len(world.kube.called("custom_objects")) == 2
