@@ -60,6 +60,13 @@ class Channel(ModelWithSecrets):
         related_name="+",
         help_text="reaches only this person: questions carry a link that answers in their name",
     )
+    addressed_by = models.CharField(
+        max_length=200,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="who last chose its person or its address; empty: whoever made it",
+    )
     batching = models.PositiveIntegerField(
         default=10, help_text="seconds during which events are batched into one message"
     )

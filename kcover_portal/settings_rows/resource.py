@@ -78,7 +78,7 @@ class Resource(Generic[Row]):
         """Does what a new row needs, in its transaction; returns more fields of its entry."""
         return {}
 
-    def before_change(self, row: Row, before: Given, *, now: datetime) -> Collection[str]:
+    def before_change(self, row: Row, before: Given, *, actor: str, now: datetime) -> Collection[str]:
         """Sets more fields at a change, and returns their names. ``before``: the earlier values by field."""
         return ()
 
@@ -143,7 +143,7 @@ class Resource(Generic[Row]):
                 self._carry(locked, secret, named=named, before=before)
             changed += [secret for secret in moved if secret in named and secret not in changed]
             if changed:
-                more = self.before_change(locked, before, now=now)
+                more = self.before_change(locked, before, actor=actor, now=now)
                 with _can_encrypt():
                     locked.save(update_fields={*changed, *moved, *more})
                 values = {name: self._change(locked, name, before[name]) for name in changed}

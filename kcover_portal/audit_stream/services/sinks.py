@@ -43,7 +43,7 @@ class _Sinks(Resource[Sink]):
             _skip_to_heads(row, row.topics)
         return {"whole": whole}
 
-    def before_change(self, row: Sink, before: Given, *, now: datetime) -> Collection[str]:
+    def before_change(self, row: Sink, before: Given, *, actor: str, now: datetime) -> Collection[str]:
         """Tries the sink at once. One that is enabled again gets what it has missed. A new topic begins now."""
         row.due_at, row.attempts = now, 0
         _skip_to_heads(row, set(row.topics) - set(before["topics"]))

@@ -54,6 +54,13 @@ class _Channels(Resource[Channel]):
         if row.for_owners and (row.kind in Channel.PAGERS or row.person is not None):
             raise FieldError("for_owners", reasons.of("owners_of_channel"))
 
+    def before_change(self, row: Channel, before: Given, *, actor: str, now: datetime) -> Collection[str]:
+        """Notes who chose where it leads: they could use the links that answer in its person's name."""
+        if all(before[name] == encryption.peek(row, name) for name in ("person", "url", "recipients")):
+            return ()
+        row.addressed_by = actor
+        return ("addressed_by",)
+
     def before_delete(self, row: Channel, *, actor: str, reason: str, now: datetime) -> Mapping[str, Any]:
         """Drops what is under way to a channel. Raises FieldError while a rule in force names the channel."""
         rules = policies.rules_naming(CHANNEL, row.name)

@@ -123,9 +123,9 @@ def _message(delivery: Delivery, channel: Channel, *, now: datetime) -> senders.
         with translation.override(channel.language):
             message = dataclasses.replace(message, events=alerts.pager_events(delivery, channel, now=now))
     CLAIMS.write(delivery, subject=message.subject, text="\n".join(message.lines))
-    if channel.person is None or not channel.person.is_active:
+    found = render.answer_links(delivery, channel)
+    if channel.person is None or not found:
         return message
-    found = render.answer_links(delivery, channel.person, language=channel.language)
     for rescue, _line in found if delivery.attempts == 1 else ():
         act = audit.ApprovalLinkMade(
             rescue=rescue.pk,

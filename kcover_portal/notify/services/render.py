@@ -11,7 +11,6 @@ from django.utils.translation import gettext as _, gettext_lazy, ngettext
 
 from kcover import reasons
 from kcover.notify import events
-from kcover_portal.accounts.models import User
 from kcover_portal.lib import localization
 from kcover_portal.notify import queries
 from kcover_portal.notify.models import Channel, Delivery, Route
@@ -108,15 +107,22 @@ def message(delivery: Delivery, channel: Channel, *, now: datetime) -> Message:
         return _message(delivery, channel, _subject(found, batch), lines, batch, now=now)
 
 
-def answer_links(delivery: Delivery, person: User, *, language: str) -> list[tuple[Rescue, str]]:
-    """The requests of the delivery that this person may answer, each with a line that contains their link."""
+def answer_links(delivery: Delivery, channel: Channel) -> list[tuple[Rescue, str]]:
+    """The requests of the delivery that the channel's person may answer, each with a line that contains their link.
+
+    None if whoever chose the channel's person or address could not make such a link.
+    """
+    person = channel.person
+    if person is None or not person.is_active:
+        return []
     asked = [event.record for event in queries.events_of(delivery) if event.kind == "approval.waiting"]
     rescues = Rescue.objects.select_related("node", "cluster").filter(pk__in=[pk for pk in asked if pk is not None])
     found = []
-    with translation.override(language):
+    with translation.override(channel.language):
         for rescue in rescues.order_by("pk")[:MAX_LINKS]:
             try:
-                link = approval_links.approve_link(rescue, person)
+                by = channel.addressed_by or channel.created_by
+                link = approval_links.channel_link(rescue, person, addressed_by=by)
             except create.RescueRefused:
                 continue  # answered in the meantime, or this person may not answer it
             said = _("Answer about %(node)s as %(name)s: %(link)s")

@@ -14,7 +14,7 @@ from django.conf import settings
 from django.core import signing
 from django.db.models import QuerySet
 
-from kcover import audit, reasons
+from kcover import actors, audit, reasons
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import User, Verb
 from kcover_portal.ledger import services as ledger
@@ -41,7 +41,7 @@ class LinkError(Exception):
 class Invitation:
     """The content of a link: the request for approval, the person who may answer it, and who made the link.
 
-    ``maker``: as the audit log names people; "" for a link that a channel carried.
+    ``maker``: as the audit log names people; of a link that a channel carried, who chose its person and address.
     """
 
     rescue: Rescue
@@ -49,7 +49,7 @@ class Invitation:
     maker: str
 
 
-def approve_link(rescue: Rescue, user: User, *, maker: User | None = None) -> str:
+def approve_link(rescue: Rescue, user: User, *, maker: str) -> str:
     """The link by which ``user`` answers the present request; only a path if ``KCOVER_PUBLIC_URL`` is not set.
 
     Its holder answers in the person's name, so it must go to nobody else. Raises RescueRefused if the rescue does
@@ -61,7 +61,7 @@ def approve_link(rescue: Rescue, user: User, *, maker: User | None = None) -> st
         raise RescueRefused(reasons.of("may_not_approve", user=user.get_username(), cluster=rescue.cluster.name))
     if voters.is_requester(rescue, accounts.actor(user)):
         raise RescueRefused(reasons.of("approver_is_requester", user=user.get_username()))
-    content = [rescue.pk, rescue.plan_hash, rescue.gate or 0, user.pk, accounts.actor(maker) if maker else ""]
+    content = [rescue.pk, rescue.plan_hash, rescue.gate or 0, user.pk, maker]
     token = _signer().sign_object(content, compress=True)
     return settings.KCOVER_PUBLIC_URL.rstrip("/") + PATH.format(token=token)
 
@@ -77,7 +77,7 @@ def invite(rescue: Rescue, user: User, *, maker: User, now: datetime) -> str:
         raise RescueRefused(reasons.of("own_request_link"))
     if not own and rescue.approvers > 1 and not accounts.may(maker, Verb.ADMINISTER, rescue.node):
         raise RescueRefused(reasons.of("admin_makes_links"))
-    link = approve_link(rescue, user, maker=maker)
+    link = approve_link(rescue, user, maker=accounts.actor(maker))
     act = audit.ApprovalLinkMade(
         rescue=rescue.pk,
         node=rescue.node.name,
@@ -87,6 +87,19 @@ def invite(rescue: Rescue, user: User, *, maker: User, now: datetime) -> str:
     )
     ledger.record(rescue.cluster.name, act, actor=accounts.actor(maker), now=now)
     return link
+
+
+def channel_link(rescue: Rescue, user: User, *, addressed_by: str) -> str:
+    """``approve_link`` for a channel that reaches this person. Raises RescueRefused.
+
+    ``addressed_by``: the actor who chose the channel's person or address, and could read the link there. Unless that is
+    the person, it must be an admin, as for ``invite``.
+    """
+    if addressed_by != accounts.actor(user):
+        maker = accounts.find_user(actors.username(addressed_by)) if actors.is_user(addressed_by) else None
+        if maker is None or not maker.is_active or not accounts.may(maker, Verb.ADMINISTER, rescue.node):
+            raise RescueRefused(reasons.of("admin_makes_links"))
+    return approve_link(rescue, user, maker=addressed_by)
 
 
 def read(token: str, *, now: datetime) -> Invitation:

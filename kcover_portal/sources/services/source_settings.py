@@ -68,7 +68,7 @@ class _Sources(Resource[Source]):
         if encryption.is_set(row, "token") and row.kind not in settings.ADDRESSED:
             raise FieldError("token", reasons.of("source_token_unused", kind=row.kind))
 
-    def before_change(self, row: Source, before: Given, *, now: datetime) -> Collection[str]:
+    def before_change(self, row: Source, before: Given, *, actor: str, now: datetime) -> Collection[str]:
         """Reads the source again at once, and Prometheus from the start if it was asked something else."""
         if not row.is_pulled:
             return ()

@@ -43,9 +43,7 @@ def gated(request, db: None):
 
 
 def link_for(name: str, rescue: Rescue, *, maker: str = "") -> str:
-    return approval_links.approve_link(
-        rescue, User.objects.get(username=name), maker=User.objects.filter(username=maker).first()
-    )
+    return approval_links.approve_link(rescue, User.objects.get(username=name), maker=f"user:{maker}" if maker else "")
 
 
 def follow(client: Client, link: str):

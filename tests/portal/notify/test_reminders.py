@@ -197,7 +197,7 @@ def test_a_personal_channel_gets_a_reminder_with_a_link(
 ):
     settings.KCOVER_PUBLIC_URL = "https://portal.example"
     bo = accounts.make_user("bo", password="correct horse battery", role="approver", created_by="t", now=question.now)
-    Channel.objects.update(kind="slack", secret="", person=bo)
+    Channel.objects.update(kind="slack", secret="", person=bo, addressed_by="user:bo")
     delivered(12 * HOUR)
     assert "Answer about gpu-1 as bo: https://portal.example/approve/" in delivered()[1]["text"]
 

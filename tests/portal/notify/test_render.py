@@ -64,7 +64,7 @@ def test_a_personal_channel_has_a_link_that_answers_in_that_name(
     question: World, channel: Channel, person: User, delivered: Delivered, settings: Any
 ):
     settings.KCOVER_PUBLIC_URL = "https://portal.example"
-    Channel.objects.update(kind="slack", secret="", person=person)
+    Channel.objects.update(kind="slack", secret="", person=person, addressed_by="user:bo")
     (body,) = delivered()
     token = re.search(r"Answer about gpu-1 as bo: https://portal\.example/approve/#(\S+)", body["text"])
     assert token is not None
@@ -88,13 +88,57 @@ def test_a_channel_of_several_people_has_no_answer_link(
 def test_an_answered_request_has_no_answer_link(question: World, channel: Channel, person: User, delivered: Delivered):
     services.sweep(now=question.now)
     rescue.reject(question.rescue(), actor="user:li", reason="no", now=question.now)
-    assert render.answer_links(Delivery.objects.get(), person, language="en") == []
+    channel.person, channel.addressed_by = person, "user:bo"
+    assert render.answer_links(Delivery.objects.get(), channel) == []
 
 
 def test_a_person_who_cannot_answer_gets_no_answer_link(question: World, channel: Channel, delivered: Delivered):
     viewer = accounts.make_user("vi", password=PASSWORD, role="viewer", created_by="test", now=question.now)
     services.sweep(now=question.now)
-    assert render.answer_links(Delivery.objects.get(), viewer, language="en") == []
+    channel.person, channel.addressed_by = viewer, "user:vi"
+    assert render.answer_links(Delivery.objects.get(), channel) == []
+
+
+@pytest.mark.parametrize(
+    ("maker", "makes_links"),
+    [
+        ("bo", True),  # the person
+        ("admin", True),
+        ("approver", False),
+        ("channels", False),  # only the verb write-channels
+        ("gone", False),
+        ("token", False),
+    ],
+)
+def test_only_the_person_or_an_admin_leads_answer_links_anywhere(
+    question: World, channel: Channel, person: User, maker: str, *, makes_links: bool
+):
+    """Whoever chooses the address of a channel can read what is sent there, and could answer in its person's name."""
+    role = {"channels": "viewer", "gone": "admin"}.get(maker, maker if maker in ("admin", "approver") else "viewer")
+    accounts.make_user("mallory", password=PASSWORD, role=role, created_by="test", now=question.now)
+    User.objects.filter(username="mallory").update(is_active=maker != "gone")
+    by = {"bo": "user:bo", "token": "token:mallory"}.get(maker, "user:mallory")
+    Channel.objects.update(kind="slack", secret="", person=person)
+    channel.refresh_from_db()
+    services.CHANNELS.change(channel, {"url": "https://hooks.example/another"}, actor=by, reason="", now=question.now)
+    services.sweep(now=question.now)
+    found = render.answer_links(Delivery.objects.get(), channel)
+    assert (len(found) == 1) == makes_links
+    if makes_links:
+        token = found[0][1].rpartition("#")[2]
+        assert approval_links.read(token, now=question.now).maker == by
+
+
+def test_another_change_keeps_who_chose_the_address(question: World, channel: Channel, person: User):
+    """Also a channel from before this was stored: then it is whoever made it."""
+    Channel.objects.update(kind="slack", secret="", person=person, created_by="user:bo")
+    channel.refresh_from_db()
+    services.CHANNELS.change(channel, {"language": "zh-hans"}, actor="user:eve", reason="", now=question.now)
+    services.sweep(now=question.now)
+    assert (channel.addressed_by, len(render.answer_links(Delivery.objects.get(), channel))) == ("", 1)
+    services.CHANNELS.change(channel, {"person": None}, actor="user:eve", reason="", now=question.now)
+    services.CHANNELS.change(channel, {"person": person}, actor="user:eve", reason="", now=question.now)
+    assert render.answer_links(Delivery.objects.get(), channel) == []
 
 
 def test_quoted_text_cannot_look_like_a_line_of_the_portal(world: World, channel: Channel, delivered: Delivered):

@@ -42,7 +42,7 @@ def approver(world: World, name: str, role: str = "approver") -> User:
 
 
 def token(world: World, user: User) -> str:
-    return approval_links.approve_link(world.rescue(), user).rpartition("#")[2]
+    return approval_links.approve_link(world.rescue(), user, maker="").rpartition("#")[2]
 
 
 def refusal(text: str, world: World) -> str:
@@ -57,7 +57,7 @@ def fresh(user: User) -> User:
 
 def test_a_link_opens_its_request_for_its_person(gated: World, ann: User, settings) -> None:
     settings.KCOVER_PUBLIC_URL = "https://portal.example/"
-    assert approval_links.approve_link(gated.rescue(), ann).startswith("https://portal.example/approve/#")
+    assert approval_links.approve_link(gated.rescue(), ann, maker="").startswith("https://portal.example/approve/#")
     opened = approval_links.read(token(gated, ann), now=gated.now)
     assert (opened.rescue, opened.user) == (gated.rescue(), ann)
 
@@ -129,15 +129,15 @@ def test_an_answered_request_ends_a_link(gated: World, ann: User) -> None:
 
 def test_no_link_is_made_for_a_person_who_cannot_answer(gated: World, ann: User) -> None:
     with refused(services.RescueRefused, "may_not_approve"):
-        approval_links.approve_link(gated.rescue(), approver(gated, "olaf", "operator"))
+        approval_links.approve_link(gated.rescue(), approver(gated, "olaf", "operator"), maker="")
     Rescue.objects.update(requested_by="user:ann")
     with refused(services.RescueRefused, "approver_is_requester"):
-        approval_links.approve_link(gated.rescue(), ann)
+        approval_links.approve_link(gated.rescue(), ann, maker="")
     with refused(services.RescueRefused, "own_request_link"):
         approval_links.invite(gated.rescue(), approver(gated, "bob"), maker=ann, now=gated.now)
     services.reject(gated.rescue(), actor="user:bob", reason="no", now=gated.now)
     with refused(services.RescueRefused, "not_awaiting_approval"):
-        approval_links.approve_link(gated.rescue(), fresh(ann))
+        approval_links.approve_link(gated.rescue(), fresh(ann), maker="")
 
 
 def test_a_link_made_for_another_person_is_on_record(gated: World, ann: User) -> None:
