@@ -137,7 +137,8 @@ def mode(request: Request, cluster: str) -> HttpResponse:
 
     def change(given: dict[str, Any], now: datetime) -> HttpResponse | None:
         actor, changes = accounts.actor(request.user), {"mode": given["mode"]}
-        if row.mode == Mode.PAUSED and given["mode"] != Mode.PAUSED:
+        resumes = row.mode == Mode.PAUSED and given["mode"] != Mode.PAUSED
+        if resumes:
             require(request, Verb.RESUME, row)
         if modes.MODES.index(given["mode"]) > modes.MODES.index(row.mode):
             confirm(request)
@@ -146,8 +147,16 @@ def mode(request: Request, cluster: str) -> HttpResponse:
             require(request, Verb.CONFIGURE, row)
             if pending_changes.needs_second(row):
                 return setting_views.ask_second(request, row, "settings", changes, reason=given["reason"])
-        kind = pending_changes.SETTINGS
-        pending_changes.change(row, kind, changes, may_loosen=loosens, actor=actor, reason=given["reason"], now=now)
+        pending_changes.change(
+            row,
+            pending_changes.SETTINGS,
+            changes,
+            may_loosen=loosens,
+            may_resume=resumes,
+            actor=actor,
+            reason=given["reason"],
+            now=now,
+        )
         return None
 
     title = _("Mode of %(cluster)s") % {"cluster": row.name}

@@ -170,7 +170,7 @@ def _set_mode(
         row = Cluster.objects.select_for_update(no_key=True).get(pk=cluster.pk)
     check(row)
     before = row.mode
-    row.mode = mode or (row.resumes_as or Mode.ENFORCE if before == Mode.PAUSED else before)
+    row.mode = mode or (cluster_settings.mode_to_resume(row) if before == Mode.PAUSED else before)
     if row.mode == Mode.PAUSED and before != Mode.PAUSED:
         row.resumes_as = before
     if before == row.mode == Mode.PAUSED:

@@ -55,6 +55,11 @@ def anything(row: Cluster | Installation) -> None:
     """The check of a change that was judged, or that nobody judges."""
 
 
+def mode_to_resume(row: Cluster | Installation) -> str:
+    """The mode in which a paused row resumes: that from before the pause. One that was never in another: shadow."""
+    return row.resumes_as or (Mode.SHADOW if isinstance(row, Cluster) else Mode.ENFORCE)
+
+
 def set_guards(
     cluster: Cluster, patch: object, *, actor: str, reason: str, now: datetime, check: Check = anything
 ) -> guards.Settings:

@@ -41,7 +41,7 @@ class ChangeRefused(Refused):
 
 def loosens_mode(row: Cluster | Installation, mode: str | None) -> bool:
     """Returns whether the mode is less strict than the present one; than the one before, during a pause."""
-    present = row.resumes_as or Mode.ENFORCE if row.mode == Mode.PAUSED else row.mode
+    present = cluster_settings.mode_to_resume(row) if row.mode == Mode.PAUSED else row.mode
     return mode is not None and modes.MODES.index(mode) > modes.MODES.index(present)
 
 
@@ -119,29 +119,41 @@ def loosens_guards(cluster: Cluster, patch: object) -> bool:
     return bool(guards.loosened(before, guards.merge(before, patch)))
 
 
-def judged_again(kind: str, changes: Mapping[str, Any], *, may_loosen: bool) -> Callable[[Cluster], None]:
+def judged_again(
+    kind: str, changes: Mapping[str, Any], *, may_loosen: bool, may_resume: bool = False
+) -> Callable[[Cluster], None]:
     """A check for ``cluster_settings``, under the lock of the cluster's row: two changes at once could loosen together.
 
-    ``may_loosen``: the person may make a change that loosens, where no second admin is asked for. Raises ChangeRefused.
+    ``may_loosen``: the person may make a change that loosens, where no second admin is asked for. ``may_resume``: the
+    person may end a pause, and was asked for what that needs. Raises ChangeRefused.
     """
 
     def check(row: Cluster) -> None:
         loosens = loosens_guards(row, changes) if kind == GUARDS else loosens_settings(row, changes)
-        if loosens and (row.second_admin or not may_loosen):
+        resumes = row.mode == Mode.PAUSED and changes.get("mode", Mode.PAUSED) != Mode.PAUSED
+        if (loosens and (row.second_admin or not may_loosen)) or (resumes and not may_resume):
             raise ChangeRefused(reasons.of("settings_changed_meanwhile"))
 
     return check
 
 
 def change(
-    cluster: Cluster, kind: str, changes: Mapping[str, Any], *, may_loosen: bool, actor: str, reason: str, now: datetime
+    cluster: Cluster,
+    kind: str,
+    changes: Mapping[str, Any],
+    *,
+    may_loosen: bool,
+    may_resume: bool = False,
+    actor: str,
+    reason: str,
+    now: datetime,
 ) -> None:
     """Changes settings or guards at once, after a last look whether that is still allowed; see ``judged_again``.
 
     Raises what ``cluster_settings.set_cluster`` and ``set_guards`` raise.
     """
     make = cluster_settings.set_guards if kind == GUARDS else cluster_settings.set_cluster
-    check = judged_again(kind, changes, may_loosen=may_loosen)
+    check = judged_again(kind, changes, may_loosen=may_loosen, may_resume=may_resume)
     make(cluster, changes, actor=actor, reason=reason, now=now, check=check)
 
 

@@ -13,6 +13,7 @@ from kcover_portal import encryption
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.ledger import services as ledger
 from kcover_portal.lib import doorbell, localization
+from kcover_portal.runtime.models import Mode
 
 SECRETS = ("kubeconfig", "read_kubeconfig")
 Companion = Callable[[datetime], None]
@@ -48,6 +49,8 @@ def add(
     before = {field: encryption.peek(cluster, field) for field in fields} if cluster is not None else None
     if cluster is None:
         cluster = Cluster(name=name, created_at=now)
+    if fields.get("mode") == Mode.PAUSED and cluster.mode != Mode.PAUSED:
+        cluster.resumes_as = cluster.mode if before is not None else ""
     for field, value in fields.items():
         setattr(cluster, field, value)
     try:

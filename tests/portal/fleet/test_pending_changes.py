@@ -14,7 +14,7 @@ from kcover_portal.accounts.models import User
 from kcover_portal.encryption import stored
 from kcover_portal.fleet import queries as fleet, services, tasks
 from kcover_portal.fleet.models import Cluster, PendingChange
-from kcover_portal.fleet.services import cluster_settings, pending_changes
+from kcover_portal.fleet.services import cluster_settings, pending_changes, registry
 from kcover_portal.ledger.models import Entry
 from kcover_portal.runtime.models import Installation
 from tests.codes import refused
@@ -386,6 +386,31 @@ def test_a_pause_does_not_end_in_a_mode_that_loosens_by_a_change_at_the_same_mom
     pending_changes.resume(stale, None, may_loosen=False, **said)
     east.refresh_from_db()
     assert east.mode == "shadow"
+
+
+def test_a_change_of_the_mode_does_not_end_a_pause_of_the_same_moment(east: Cluster, now: datetime) -> None:
+    said = {"actor": "user:ada", "reason": "", "now": now}
+    stale = Cluster.objects.get(pk=east.pk)
+    services.pause(cluster=east, **said)
+    for mode in ("approve", "shadow"):
+        with refused(pending_changes.ChangeRefused, "settings_changed_meanwhile"):
+            pending_changes.change(stale, "settings", {"mode": mode}, may_loosen=True, **said)
+    pending_changes.change(stale, "settings", {"mode": "shadow"}, may_loosen=False, may_resume=True, **said)
+    east.refresh_from_db()
+    assert east.mode == "shadow"
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_cluster_that_is_registered_as_paused_resumes_no_looser_than_before(
+    east: Cluster, ada: Api, now: datetime, *, known: bool
+) -> None:
+    """By an operator, and past the second admin."""
+    Cluster.objects.update(mode="shadow", resumes_as="enforce", second_admin=True)  # of an earlier pause
+    name = "east" if known else "west"
+    registry.add(name, actor="cli", now=now, replace=known, mode="paused", in_cluster=True)
+    olga = person("olga", "operator", now)
+    assert olga.post("resume", {"cluster": name, "reason": "go"}).status_code == 200
+    assert Cluster.objects.get(name=name).mode == "shadow"
 
 
 @pytest.mark.parametrize("secret", ["short", "x" * 201])

@@ -263,7 +263,8 @@ class Clusters(base.ReadViewSet[Cluster]):
         loosens = pending_changes.loosens_settings(cluster, body)
         if loosens or ADMINS.intersection(body):
             require(request, Verb.CONFIGURE, cluster)
-        if _resumes(cluster, body):
+        resumes = _resumes(cluster, body)
+        if resumes:
             require(request, Verb.RESUME, cluster)
         if loosens or not _tightens(cluster, body):
             step_up(request)
@@ -271,9 +272,16 @@ class Clusters(base.ReadViewSet[Cluster]):
             for name in set(body).difference(LOOSENS):
                 raise FieldError(name, reasons.of("change_apart", names=", ".join(LOOSENS)))
             return changes.ask(request, cluster, "settings", body, reason=reason)
-        actor, now = accounts.actor(principal(request)), timezone.now()
-        kind = pending_changes.SETTINGS
-        pending_changes.change(cluster, kind, body, may_loosen=loosens, actor=actor, reason=reason, now=now)
+        pending_changes.change(
+            cluster,
+            pending_changes.SETTINGS,
+            body,
+            may_loosen=loosens,
+            may_resume=resumes,
+            actor=accounts.actor(principal(request)),
+            reason=reason,
+            now=timezone.now(),
+        )
         return Response(ClusterSerializer(cluster).data)
 
 
