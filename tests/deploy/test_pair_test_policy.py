@@ -83,6 +83,18 @@ CHANGES: list[Callable[[dict[str, Any]], object]] = [
     lambda job: container(job).update(securityContext={"privileged": True}),
     lambda job: container(job)["securityContext"].update(capabilities={"add": ["SYS_ADMIN"]}),
     lambda job: container(job).pop("securityContext"),
+    lambda job: container(job)["securityContext"].update(seccompProfile={"type": "Unconfined"}),
+    lambda job: container(job)["securityContext"].update(appArmorProfile={"type": "Unconfined"}),
+    lambda job: container(job)["securityContext"].update(seLinuxOptions={"type": "spc_t"}),
+    lambda job: pod(job).update(securityContext={"seccompProfile": {"type": "Unconfined"}}),
+    lambda job: pod(job).update(securityContext={"appArmorProfile": {"type": "Unconfined"}}),
+    lambda job: pod(job).update(securityContext={"seLinuxOptions": {"type": "spc_t"}}),
+    lambda job: pod(job).update(securityContext={"sysctls": [{"name": "kernel.core_pattern", "value": "|/x"}]}),
+    lambda job: pod(job).update(runtimeClassName="unsafe"),
+    lambda job: pod(job).update(priorityClassName="system-node-critical"),
+    lambda job: pod(job).update(resourceClaims=[{"name": "x"}]),
+    lambda job: container(job)["resources"].update(claims=[{"name": "x"}]),
+    lambda job: container(job).update(ports=[{"containerPort": 1, "hostPort": 22}]),
     lambda job: pod(job).update(hostPID=True),
     lambda job: pod(job).update(hostIPC=True),
     lambda job: pod(job).update(volumes=[{"name": "root", "hostPath": {"path": "/"}}]),
@@ -109,6 +121,9 @@ CHANGES: list[Callable[[dict[str, Any]], object]] = [
 
 
 def test_the_portals_jobs_are_admitted(jobs: list[dict[str, Any]]) -> None:
+    assert [denials(job) for job in jobs] == [[], []]
+    for job in jobs:
+        pod(job)["securityContext"] = {}  # as the API server completes it
     assert [denials(job) for job in jobs] == [[], []]
 
 
