@@ -21,7 +21,9 @@ MAX_DURATION = timedelta(minutes=10)  # of one export
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 # Where the list separator is a semicolon, as in most of Europe, a spreadsheet takes the line apart there, and quotes do
 # not hold, because they are inside of a cell then: a new one begins behind a semicolon, a tab or a line break.
-NEW_CELL = re.compile(r'([;\t\r\n][\s"]*)(?=[=+\-@\uff1d\uff0b\uff0d\uff20])')
+BEGINS_CELL = frozenset(";\t\r\n")
+# What may stand between the two. It begins at its first character only, so that long ones take linear time.
+BEFORE_FORMULA = re.compile(r'(?<![\s";])[\s";]++(?=[=+\-@\uff1d\uff0b\uff0d\uff20])')
 
 
 class TooSlow(Exception):
@@ -116,9 +118,13 @@ def cell(value: Any) -> str | int | float:
     if isinstance(value, dict | list):
         value = _json(value)
     if isinstance(value, str):
-        value = NEW_CELL.sub(r"\1'", value)
+        value = BEFORE_FORMULA.sub(_quoted, value)
         return f"'{value}" if value.startswith(FORMULA) else value
     return value if isinstance(value, int | float) else str(value)
+
+
+def _quoted(found: re.Match[str]) -> str:
+    return found[0] if BEGINS_CELL.isdisjoint(found[0]) else f"{found[0]}'"
 
 
 def plain(value: Any) -> Any:

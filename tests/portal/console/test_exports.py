@@ -264,3 +264,9 @@ def test_settings_are_exported_without_keys_and_to_admins_only(person, cluster: 
         assert "siem" not in body(operator.get(f"/export/audit-sinks.{shape}"))
     stranger = person("admin", cluster=Cluster.objects.create(name="c2", created_at=NOW))
     assert "gpud.example" not in body(stranger.get("/export/sources.csv"))
+
+
+@pytest.mark.parametrize("text", ["\t" * 200_000, '"; ' * 70_000, "\n" * 200_000 + "a=1"])
+def test_what_a_node_sends_takes_linear_time_to_quote(text: str):
+    """A quadratic search takes minutes."""
+    assert str(exports.cell(text)).endswith(text)
