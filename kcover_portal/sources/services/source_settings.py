@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from datetime import datetime
+from itertools import count
 from typing import Any, Final
 
 from django.utils.translation import gettext_lazy as _
@@ -28,12 +29,26 @@ SYSTEM: Final = "system"
 
 def make_watched_sources(now: datetime) -> None:
     """Creates the sources that exist for each cluster, where they are missing."""
-    missing = Cluster.objects.exclude(pk__in=Source.objects.filter(kind=settings.WATCHED[0]).values("cluster"))
-    rows = [
-        Source(name=f"{cluster.name}-{kind}", kind=kind, cluster=cluster, created_by=SYSTEM, created_at=now)
-        for cluster in missing
+    have = set(Source.objects.filter(kind__in=settings.WATCHED).values_list("cluster", "kind"))
+    missing = [
+        (cluster, kind)
+        for cluster in Cluster.objects.order_by("pk")
         for kind in settings.WATCHED
+        if (cluster.pk, kind) not in have
     ]
+    if not missing:
+        return
+    taken = set(Source.objects.values_list("name", flat=True))
+    rows = []
+    for cluster, kind in missing:
+        usual = f"{cluster.name}-{kind}"
+        name = (
+            usual
+            if usual not in taken
+            else next(free for number in count(2) if (free := f"{usual}-{number}") not in taken)
+        )
+        taken.add(name)
+        rows.append(Source(name=name, kind=kind, cluster=cluster, created_by=SYSTEM, created_at=now))
     Source.objects.bulk_create(rows, ignore_conflicts=True)
 
 

@@ -8,6 +8,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
 
+from kcover.sources import settings
 from kcover_portal.accounts import services as accounts
 from kcover_portal.accounts.models import ApiToken
 from kcover_portal.fleet.models import Cluster
@@ -293,3 +294,16 @@ def test_the_token_command(east: Cluster) -> None:
     for wrong in (("--kind", "source"), ("--kind", "viewer", "--source", "alerts")):
         with pytest.raises(CommandError):
             call_command("token", "create", *wrong, stdout=out)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("taken", ["pods", "events", "conditions"])
+def test_a_source_of_another_cluster_takes_no_name_away_from_a_new_one(taken: str, now: datetime) -> None:
+    first = Cluster.objects.create(name="c1", created_at=now)
+    Source.objects.create(name=f"prod-{taken}", kind="alertmanager", cluster=first, created_at=now)
+    prod = Cluster.objects.create(name="prod", created_at=now)
+    for _ in range(2):
+        services.make_watched_sources(now)
+    made = dict(Source.objects.filter(cluster=prod).values_list("kind", "name"))
+    assert made == {kind: f"prod-{kind}" for kind in settings.WATCHED} | {taken: f"prod-{taken}-2"}
+    assert Source.objects.filter(cluster=first, kind__in=settings.WATCHED).count() == len(settings.WATCHED)
