@@ -74,6 +74,12 @@ class Scope:
         kind = {"nodes": "node", "labels": "label", "pools": "pool", "domains": self.domain}.get(self.kind, "")
         return kind, ", ".join((*names[:MAX_SHOWN], "…") if len(names) > MAX_SHOWN else names)
 
+    def shown_for(self, *, name: str, pool: str) -> tuple[str, str]:
+        """``shown``, for people who may see only this node or its pool: of nodes and pools no other is named."""
+        if name in self.nodes:
+            return "node", name
+        return ("pool", pool) if pool in self.pools else self.shown
+
     def to_json(self) -> dict[str, Any]:
         """The JSON that ``parse`` reads; {} for the whole cluster."""
         match self.kind:

@@ -42,3 +42,11 @@ def test_a_scope_is_shown_with_its_first_names() -> None:
     assert scopes.parse({"labels": {"zone": "z1", "gpu": None}}).shown == ("label", "zone=z1, gpu")
     assert scopes.parse({"domains": {"leaf": ["l1"]}}).shown == ("leaf", "l1")
     assert scopes.parse({"cluster": "c1", "nodes": None}).shown == ("", "")
+
+
+def test_people_of_one_pool_see_no_names_of_others() -> None:
+    nodes = scopes.parse({"nodes": ["ours-1", "theirs-9"]})
+    assert nodes.shown_for(name="ours-1", pool="red") == ("node", "ours-1")
+    assert scopes.parse({"pools": ["blue", "red"]}).shown_for(name="ours-1", pool="red") == ("pool", "red")
+    labels = scopes.parse({"labels": {"zone": "z1"}})
+    assert labels.shown_for(name="ours-1", pool="red") == labels.shown

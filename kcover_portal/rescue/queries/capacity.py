@@ -121,8 +121,8 @@ def past(cluster: Cluster, *, now: datetime, nodes: int) -> guards.FaultHistory:
 
 
 def window_of(row: Maintenance, node: Node) -> guards.Maintenance:
-    """A maintenance window as the guards see it for this node."""
-    kind, name = row.scope.shown
+    """A maintenance window as the guards see it for this node. Other nodes and pools are not named."""
+    kind, name = row.scope.shown_for(name=node.name, pool=node.pool)
     if row.cluster is None:
         kind, name = "all", ""
     elif not kind:
