@@ -27,6 +27,8 @@ SENTENCES: Mapping[str, str] = {
     "view_of_person": _("This token has no owner, and only people have views. Use a token with an owner."),
     "view_parameters": _("The filters of this view are not valid: {parameters}. Correct the address of the list."),
     "user_name_taken": _("A user named {user} already exists. Choose another name."),
+    "user_name_alike": _("{user} looks like {other}, which already exists. Choose another name."),
+    "user_name_reserved": _("{user} is what a part of the portal is called in the audit log. Choose another name."),
     "user_name_invalid": _("{user} is not a valid user name. Use letters, digits and @ . + - _ only."),
     "password_too_short": _("The password is too short. Use at least {least} characters."),
     "password_too_common": _("The password is too common. Choose another."),

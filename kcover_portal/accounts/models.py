@@ -285,6 +285,8 @@ class ApiToken(models.Model):
         SOURCE = "source", _("Source of faults")
         WALL = "wall", _("Wallboard")
 
+    SEEING = (Kind.AGENT, Kind.SOURCE)  # without them faults of nodes are not seen
+
     class Origin(models.TextChoices):
         GIVEN = "given"
         ENROLMENT = "enrolment"

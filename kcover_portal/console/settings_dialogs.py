@@ -79,6 +79,7 @@ class SettingsDialogs(Generic[Row]):
             place = {"cluster": given["cluster"]} if self.resource.has_cluster else {}
             of_kind = {"kind": kind} if kind else {}
             row = self.resource.model(name=given["name"], **of_kind, **place)
+            self._require_more(request, form, None)
             self.resource.make(row, form.settings(), actor=accounts.actor(request.user), now=now)
 
         shown = {"title": str(self.new_title) % {"kind": self.labels.get(kind, "")}, "verb": self.add}
@@ -91,10 +92,15 @@ class SettingsDialogs(Generic[Row]):
 
         def change(given: dict[str, Any], now: datetime) -> None:
             actor = accounts.actor(request.user)
+            self._require_more(request, form, row)
             self.resource.change(row, form.settings(), actor=actor, reason=given["reason"], now=now)
 
         shown = {"title": str(self.title) % {"name": name}, "verb": _("Save")}
         return self._act(request, form, change, address=reverse(f"console:{self.name}", args=(name,)), **shown)
+
+    def _require_more(self, request: Request, form: SettingsForm, row: Row | None) -> None:
+        for verb in self.resource.more_verbs(form.settings(), row):
+            require(request, Verb(verb), getattr(row, "cluster", None))
 
     def _delete(self, request: Request, name: str) -> HttpResponse:
         row = self.find(request, name)

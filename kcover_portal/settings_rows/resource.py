@@ -67,6 +67,10 @@ class Resource(Generic[Row]):
     def check(self, row: Row, given: Given) -> None:
         """Raises FieldError unless the whole row fits. It may complete the row."""
 
+    def more_verbs(self, given: Given, row: Row | None) -> Collection[str]:
+        """The rights that these settings need besides ``verb``. ``row``: that is changed; None: a new one is made."""
+        return ()
+
     def not_secret(self, row: Row) -> Collection[str]:
         """The encrypted fields of a row that everybody with the right may see."""
         return ()

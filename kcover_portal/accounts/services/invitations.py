@@ -11,7 +11,7 @@ from django.views.decorators.debug import sensitive_variables
 from kcover import audit, reasons
 from kcover_portal.accounts import queries
 from kcover_portal.accounts.models import Invitation, User
-from kcover_portal.accounts.services import people, roles, tokens, user_errors
+from kcover_portal.accounts.services import account_names, people, roles, tokens, user_errors
 from kcover_portal.accounts.services.tokens import Refused
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.ledger import services as ledger
@@ -38,8 +38,10 @@ def invite_new(
 ) -> tuple[Invitation, str]:
     """Creates an account without a password and an invitation to it. Returns the invitation and its token.
 
-    Raises Refused if the name is taken or malformed, or the role cannot be given (``roles.bind``).
+    Raises Refused if the name is taken, malformed or like another one, or the role cannot be given (``roles.bind``).
     """
+    if refused := account_names.refusal(name):
+        raise Refused(refused)
     user = User(username=name)
     user.set_unusable_password()
     try:

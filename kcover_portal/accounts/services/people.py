@@ -11,7 +11,7 @@ from django.views.decorators.debug import sensitive_variables
 from kcover import audit, reasons
 from kcover_portal.accounts import queries
 from kcover_portal.accounts.models import User
-from kcover_portal.accounts.services import failed_attempts, roles, sessions, throttle, user_errors
+from kcover_portal.accounts.services import account_names, failed_attempts, roles, sessions, throttle, user_errors
 from kcover_portal.accounts.services.password_hasher import TooManyHashes
 from kcover_portal.accounts.services.tokens import Refused
 from kcover_portal.fleet.models import Cluster
@@ -34,9 +34,12 @@ def make_user(
 ) -> User:
     """Creates a user with a role in one pool of a cluster, in one cluster, or in all clusters without ``cluster``.
 
-    Raises Refused if the name is taken or malformed, the password is weak, or ``roles.bind`` refuses the role.
+    Raises Refused if the name is taken, malformed or like another one, if the password is weak, or if ``roles.bind``
+    refuses the role.
     """
     user = User(username=name)
+    if refused := account_names.refusal(name):
+        raise Refused(refused)
     try:
         password_validation.validate_password(password, user)
         user.set_password(password)

@@ -135,10 +135,10 @@ class SettingsViewSet(base.ReadViewSet[Row]):
             fixed["cluster"] = base.cluster_named(request, given.pop("cluster"))
             require(request, Verb(self.resource.verb), fixed["cluster"])
         given.pop("reason", None)
+        given = self._read(given)
+        self._require_more(request, given, None)
         step_up(request)
-        row = self.resource.make(
-            self.resource.model(**fixed), self._read(given), actor=_actor(request), now=timezone.now()
-        )
+        row = self.resource.make(self.resource.model(**fixed), given, actor=_actor(request), now=timezone.now())
         return Response(self.get_serializer(row).data, status=HTTPStatus.CREATED)
 
     def partial_update(self, request: Request, name: str) -> Response:
@@ -146,9 +146,11 @@ class SettingsViewSet(base.ReadViewSet[Row]):
         base.known_only(request)
         row = self._row(request)
         given = base.body_of(request, self.body_of_change)
-        step_up(request)
         reason = given.pop("reason")
-        changed = self.resource.change(row, self._read(given), actor=_actor(request), reason=reason, now=timezone.now())
+        given = self._read(given)
+        self._require_more(request, given, row)
+        step_up(request)
+        changed = self.resource.change(row, given, actor=_actor(request), reason=reason, now=timezone.now())
         return Response(self.get_serializer(changed).data)
 
     def destroy(self, request: Request, name: str) -> Response:
@@ -158,6 +160,10 @@ class SettingsViewSet(base.ReadViewSet[Row]):
         step_up(request)
         self.resource.delete(row, actor=_actor(request), now=timezone.now())
         return Response(status=HTTPStatus.NO_CONTENT)
+
+    def _require_more(self, request: Request, given: Mapping[str, Any], row: Row | None) -> None:
+        for verb in self.resource.more_verbs(given, row):
+            require(request, Verb(verb), getattr(row, "cluster", None))
 
     def _row(self, request: Request) -> Row:
         """The row, for a caller who may set it. Raises Http404 and Forbidden."""

@@ -18,6 +18,7 @@ LONGEST_OPTION, LONGEST_VENDOR, LONGEST_LIST = 200, 120, 1000
 VENDOR: Final = "vendor"  # whose events the portal takes, signed with a key that is derived from the secret
 STATES: Final = "states"
 SENDERS: Final = "senders"  # who may answer by mail
+ANSWERING: Final = frozenset((VENDOR, STATES, SENDERS, "incoming_secret"))  # a sink with one of these takes answers
 PROJECT: Final = re.compile(r"[A-Z][A-Z0-9_]{1,59}")
 LABELS: Final = re.compile(r"[^\s\"'\\]{1,100}( +[^\s\"'\\]{1,100}){0,9}")
 HEADER: Final = re.compile(r"[!-~]*")

@@ -7,11 +7,12 @@ from typing import Any, Final
 from django.utils.translation import gettext_lazy as _
 
 from kcover import audit, reasons
+from kcover_portal import encryption
 from kcover_portal.accounts.models import Verb
 from kcover_portal.audit_stream import queries
 from kcover_portal.audit_stream.models import Position, Sink
 from kcover_portal.audit_stream.queries import topics, vendors
-from kcover_portal.audit_stream.services import kinds
+from kcover_portal.audit_stream.services import kinds, options
 from kcover_portal.audit_stream.services.sink_columns import COLUMNS
 from kcover_portal.lib.errors import FieldError
 from kcover_portal.settings_rows import Flag, Given, Resource
@@ -29,6 +30,12 @@ class _Sinks(Resource[Sink]):
         _check_topics(row)
         kinds.check(row)
         kinds.set_incoming_key(row, given=given)
+
+    def more_verbs(self, given: Given, row: Sink | None) -> Collection[str]:
+        """Whoever knows the secret by which a sink takes answers can take repairs through the desk."""
+        named = {name for name, value in {**given, **(given.get("options") or {})}.items() if value}
+        takes = row is not None and (encryption.is_set(row, "incoming_key") or options.ANSWERING & row.options.keys())
+        return (Verb.HANDLE_REPAIRS,) if takes or options.ANSWERING & named else ()
 
     def not_secret(self, row: Sink) -> Collection[str]:
         """The address: that of a webhook may contain a key."""

@@ -110,7 +110,9 @@ def withdraw_token(request: Request, pk: int) -> HttpResponse:
     title = _("Revoke token %(prefix)s…") % {"prefix": token.prefix}
     shown: dict[str, Any] = {"title": title, "verb": _("Revoke"), "icon": "ban", "grave": True}
     address = reverse("console:token-withdraw", args=(pk,))
-    return form_dialog.act(request, form, withdraw, back=reverse("console:access"), address=address, **shown)
+    silences = token.kind in ApiToken.SEEING
+    back = reverse("console:access")
+    return form_dialog.act(request, form, withdraw, back=back, step_up=silences, address=address, **shown)
 
 
 @require_GET

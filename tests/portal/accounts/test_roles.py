@@ -178,3 +178,54 @@ def test_the_shell_makes_roles_and_gives_them(east: Cluster, now: datetime) -> N
     assert "desk\tread close\n" in out.getvalue()
     call_command("role", "take", "anna", "--cluster", "east", "--pool", "red", stdout=StringIO())
     assert anna.bindings.count() == 1
+
+
+@pytest.mark.parametrize("taken", ["ann\u0430", "Anna", "\uff41nna", "\u03b1nna", "\u00e0nna"])
+def test_an_admin_makes_no_account_that_looks_like_another_one(clock: Clock, taken: str) -> None:
+    make_user("anna", clock.now, "viewer")
+    with refused(services.Refused, "user_name_alike"):
+        services.make_user(taken, password="long-enough-1", role="admin", created_by="test", now=clock.now)
+    with refused(services.Refused, "user_name_alike"):
+        invitations.invite_new(taken, role="viewer", actor="user:root", now=clock.now)
+    assert [user.username for user in User.objects.all()] == ["anna"]
+
+
+@pytest.mark.parametrize(("name", "code"), [("System", "user_name_reserved"), ("anna", "user_name_taken")])
+def test_names_of_parts_of_the_portal_are_no_accounts(clock: Clock, name: str, code: str) -> None:
+    make_user("anna", clock.now, "viewer")
+    with refused(services.Refused, code):
+        invitations.invite_new(name, role="viewer", actor="user:root", now=clock.now)
+
+
+@pytest.mark.parametrize("name", ["\u5f20\u4e09", "admin", "an.na", "\u0436\u0435\u043d\u044f"])
+def test_other_names_are_accounts(clock: Clock, name: str) -> None:
+    make_user("anna", clock.now, "viewer")
+    assert invitations.invite_new(name, role="viewer", actor="user:root", now=clock.now)[0].user.username == name
+
+
+SINK = {
+    "name": "acme",
+    "kind": "webhook",
+    "address": "https://acme.example/x",
+    "secret": "s" * 20,
+    "topics": ["tickets"],
+}
+
+
+@pytest.mark.parametrize("desk", [False, True])
+def test_only_the_repair_desk_makes_sinks_that_take_answers(clock: Clock, *, desk: bool) -> None:
+    """Its secret signs what takes repairs further."""
+    make_role("streams", ["read", "stream-audit", *(["handle-repairs"] if desk else [])], clock.now)
+    make_user("tim", clock.now, "streams")
+    tim = signed_in("tim")
+    vendor = {"options": {"vendor": "ACME"}}
+    assert call(tim, "post", "audit-sinks", **SINK, **vendor).status_code == (201 if desk else 403)
+    if desk:
+        services.bind(User.objects.get(username="tim"), "viewer", actor="test", now=clock.now)
+        make_role("only", ["read", "stream-audit"], clock.now)
+        services.bind(User.objects.get(username="tim"), "only", actor="test", now=clock.now)
+        assert call(tim, "patch", "audit-sinks/acme", secret="t" * 20).status_code == 403
+        return
+    assert call(tim, "post", "audit-sinks", **SINK).status_code == 201
+    assert call(tim, "patch", "audit-sinks/acme", **vendor).status_code == 403
+    assert call(tim, "patch", "audit-sinks/acme", secret="t" * 20).status_code == 200

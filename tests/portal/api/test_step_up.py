@@ -57,6 +57,7 @@ ACTS: dict[str, Act] = {
     ),
     "audit sink": lambda api: api.post("audit-sinks", {"name": "siem", "kind": "syslog", "address": "tcp://siem:601"}),
     "source": lambda api: api.post("sources", {"name": "am", "kind": "alertmanager", "cluster": "east"}),
+    "revoke an agent's token": lambda api: api.call("delete", f"tokens/{ApiToken.objects.get(kind='agent').pk}"),
     "change a channel": lambda api: api.call("patch", "channels/desk", {"url": "https://chat.example.com/y"}),
 }
 CHANNEL = {"kind": "slack", "url": "https://chat.example.com/x"}
@@ -69,6 +70,7 @@ def test_a_session_must_confirm(act: Act, root: tuple[Api, App], node: Node, now
     desk = channels.CHANNELS.make(
         Channel(name="desk", kind="slack"), {"url": "https://chat.example.com/z"}, actor="test", now=now
     )
+    accounts.make_token("agent", cluster=node.cluster, created_by="test", now=now)
     channels.make_route(desk, kinds=["rescue.healed"], cluster=None, least="", actor="test", now=now)
     assert problem(act(api), 403)["code"] == "step_up_required"
     assert api.post("account/step-up", {"code": app.code(now)}).status_code == 204

@@ -189,6 +189,7 @@ _WORDS_OF_SENTENCE: Mapping[str, str] = {
     "operator_unknown": "operator any all",
     "override_scope": "override",
     "override_unknown": "override",
+    "policy_objects_large": "MiB",
     **dict.fromkeys(("nccl_cancelled", "nccl_slow", "nccl_cleared", "profile_only_nccl"), "NCCL"),
     **dict.fromkeys(("nccl_measured", "nccl_pairs"), "GB"),
     "nccl_no_limit": "GB NVSwitch busbw",

@@ -10,7 +10,7 @@ from django.db import IntegrityError, transaction
 
 from kcover import audit, reasons
 from kcover_portal.accounts.models import Identity, Role, RoleBinding, User
-from kcover_portal.accounts.services.oidc import account_names
+from kcover_portal.accounts.services import account_names
 from kcover_portal.accounts.services.oidc.groups import MAX_NAME, join
 from kcover_portal.accounts.services.oidc.id_tokens import is_name
 from kcover_portal.accounts.services.oidc.problems import SignOnRefused

@@ -190,10 +190,12 @@ class Tokens(base.ReadViewSet[ApiToken]):
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: int) -> Response:
-        """Revokes a token."""
+        """Revokes a token. Without those of agents and sources, faults of nodes are not seen."""
         base.known_only(request)
         token = self.get_object()
         require(request, Verb.ADMINISTER, token.cluster)
+        if token.kind in ApiToken.SEEING:
+            step_up(request)
         services.revoke_token(token, actor=queries.actor(principal(request)), now=timezone.now())
         return Response(status=204)
 
