@@ -174,6 +174,9 @@ SENTENCES: Mapping[str, str] = {
     "rule_text_brackets": _("The rule is written in brackets with comments or on one line. Change it in the text."),
     "rule_text_style": _("The rule is written in a way that the form cannot keep. Change it in the text."),
     "rule_text_gone": _("The text has no rule {rule}. Choose another one."),
+    "rule_text_expiry": _(
+        "A request expires only where the rule requires an approval. Choose how many people approve, or clear the time."
+    ),
     "rule_text_choice": _("Choose one of the offered values."),
     # Tries.
     "try_own_open": _("Your earlier try {number} is still running. Wait for it, or cancel it."),

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import models
-from django.utils.translation import gettext_lazy as _
+from django.utils.translation import gettext_lazy as _, ngettext
 
 from kcover import reasons
 from kcover.faults import catalog, fault, line_reading
@@ -158,7 +158,11 @@ class Incident(models.Model):
     @property
     def where(self) -> str:
         """The node's name; for a storm, the number of nodes."""
-        return self.node.name if self.node is not None else f"{len(self.scope)} nodes"
+        return self.node.name if self.node is not None else self._number_of_nodes
+
+    @property
+    def _number_of_nodes(self) -> str:
+        return ngettext("%(n)d node", "%(n)d nodes", len(self.scope)) % {"n": len(self.scope)}
 
 
 def teller(witness: str, because: Mapping[str, Any]) -> str:

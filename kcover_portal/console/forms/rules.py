@@ -94,6 +94,11 @@ class RuleFields(forms.Form):
             for name, action, _ in _actions()
         ]
 
+    @property
+    def expires_without_approval(self) -> bool:
+        """True if a time is given after which a request expires, and the rule requires no approval."""
+        return bool(self.cleaned_data["expires"] and not self.cleaned_data["approvers"])
+
     def wanted(self, content: Mapping[str, Any]) -> dict[str, Any]:
         """The keys of the rule that the fields change, with their new values; None removes a key."""
         before, given = read(content), self.cleaned_data

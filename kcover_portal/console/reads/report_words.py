@@ -59,7 +59,7 @@ def duration(time: timedelta | None) -> str:
 
 def percent(share: float | None, *, digits: int = 1) -> str:
     """A share of 0 to 1 in per cent."""
-    return "–" if share is None else f"{number_format(share * 100, digits)} %"
+    return "–" if share is None else f"{number_format(round(share * 100, digits), digits)} %"
 
 
 def count(value: float | None) -> str:

@@ -7,7 +7,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from kcover import actions
+from kcover import actions, reasons
 from kcover.decisions import match
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.policies import services
@@ -84,6 +84,16 @@ def test_an_odd_text_or_rule_is_refused_and_kept(admin: Client, sent: dict[str, 
     shown = admin.post(RULE, {**sent, "rule-mode": "shadow"}, headers=HTMX)
     assert (shown.status_code, bool(shown.context.get("applied"))) == (200, False)
     assert shown.context["text"] == sent["text"]
+
+
+def test_a_time_that_would_have_no_effect_is_refused(admin: Client) -> None:
+    text = policy("a")
+    first = admin.post(RULE, {"text": text, "rule": "0.0"}, headers=HTMX).context["rule"]
+    sent = {"text": text, "rule": "0.0", "apply": "1", **filled(first), "rule-expires": "30min"}
+    shown = admin.post(RULE, sent, headers=HTMX).context
+    assert (bool(shown.get("applied")), shown["text"]) == (False, text)
+    assert shown["refused"] == str(reasons.of("rule_text_expiry"))
+    assert admin.post(RULE, {**sent, "rule-approvers": "1"}, headers=HTMX).context["applied"]
 
 
 def test_a_text_that_switches_rules_off_must_be_agreed_to(admin: Client) -> None:
@@ -177,7 +187,7 @@ def test_the_list_shows_the_order_of_rules_and_the_outcomes_of_their_rescues(
         shown = viewer.get("/policies/").context
     assert [one.policy for one in shown["ranked"]] == [f"p{index}" for index in reversed(range(number))]
     found = [row["rescues"] for row in shown["rows"]]
-    assert [(row.number, row.healed, row.finished, row.share) for row in found] == [(4, 1, 3, "33%")] * number
+    assert [(row.number, row.healed, row.finished, row.share) for row in found] == [(4, 1, 3, "33 %")] * number
 
 
 def test_each_rule_shows_how_its_rescues_ended(person: Any, now: Any) -> None:
@@ -190,7 +200,7 @@ def test_each_rule_shows_how_its_rescues_ended(person: Any, now: Any) -> None:
     Rescue.objects.create(**made, rule="heal#9", state="succeeded", verified=True, closed_at=now)
     client = person("viewer")
     page = client.get("/policies/heal/")
-    assert (page.context["outcomes"]["heal#1"].number, page.context["outcomes"]["heal#1"].share) == (3, "50%")
+    assert (page.context["outcomes"]["heal#1"].number, page.context["outcomes"]["heal#1"].share) == (3, "50 %")
     assert "?rule=heal%231" in page.content.decode()
     [row] = client.get("/policies/").context["rows"]
     assert (row["rescues"].number, row["rescues"].finished, row["rescues"].healed) == (4, 3, 2)

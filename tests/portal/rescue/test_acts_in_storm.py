@@ -4,14 +4,18 @@ from collections.abc import Iterator
 
 import pytest
 
+from kcover import reasons
+from kcover_portal.console.reads import storms
 from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident
+from kcover_portal.policies import services as policies
 from kcover_portal.rescue import services
 from kcover_portal.rescue.control import requests
 from kcover_portal.rescue.lifecycle import create
 from kcover_portal.rescue.models import Rescue
 from tests.codes import codes_of
+from tests.portal.policies.texts import policy
 from tests.portal.rescue.world import World
 
 pytestmark = pytest.mark.django_db
@@ -94,3 +98,13 @@ def test_inv_33_a_storm_that_opens_after_the_request_holds_it_too() -> None:
     world.pass_time(60)
     assert len(world.kube.called("evict")) == 1
     world.uninstall()
+
+
+def test_its_page_says_of_each_node_that_no_rule_covers_the_fault(storm: World) -> None:
+    """And not which rule, of many, does not apply."""
+    policies.apply(policy("other", codes='["79"]'), author="ops", reason="", now=storm.now)
+    storm.fault(74, node="gpu-10")
+    storm.work()
+    shown = {one.name: one.because for one in storms.nodes_of(Incident.objects.get(kind="storm"), now=storm.now)}
+    assert str(reasons.of("need_uncovered", fault="Xid 74")) in shown["gpu-10"]
+    assert "79" not in shown["gpu-10"]

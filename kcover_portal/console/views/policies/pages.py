@@ -16,6 +16,7 @@ from kcover.policy import document
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.console import lists
 from kcover_portal.console.access import Request, signed_in
+from kcover_portal.console.reads import report_words
 from kcover_portal.console.views.policies import parts
 from kcover_portal.lib import localization
 from kcover_portal.policies import queries, services
@@ -44,7 +45,7 @@ class Outcomes:
     @property
     def share(self) -> str:
         """The healed ones among the finished ones, in per cent."""
-        return f"{100 * self.healed // self.finished}%" if self.finished else ""
+        return report_words.percent(self.healed / self.finished, digits=0) if self.finished else ""
 
 
 @require_GET

@@ -36,6 +36,8 @@ def _applied(text: str, chosen: str, form: forms.RuleFields) -> tuple[str, str]:
     present = rule_text.rules(text)
     if not form.is_valid():
         raise rule_text.Unchangeable(reasons.of("rule_text_choice"))
+    if form.expires_without_approval:
+        raise rule_text.Unchangeable(reasons.of("rule_text_expiry"))
     if chosen == NEW:
         if not present:
             raise rule_text.Unchangeable(reasons.of("rule_text_gone", rule=1))
