@@ -75,7 +75,7 @@ ORDER = (
         "repair",
         "ready",
     ),
-    *("run_checks", "verify", "validate", "uncordon", "release", "escalate"),
+    *("run_checks", "verify", "validate", "uncordon", "release", "end_exclusion", "escalate", "exclude"),
 )
 NAMES = {
     "gpuReset": "reset",
@@ -101,11 +101,13 @@ ISOLATES = (
     *("offline", "replace", "repair"),
 )
 TAKES_AWAY = ("restart_jobs", "stop_jobs", "drain", "reset", *BOOTS, "replace")
-HARMLESS = ("cordon", "taint", "quarantine_device", "notify", "escalate")  # approve mode asks before others
+HARMLESS = ("cordon", "taint", "quarantine_device", "notify", "escalate", "exclude")  # approve mode asks before others
 SYSTEM_KEY = re.compile(r"([^/]+\.)?(kubernetes|k8s)\.io/.*")  # and before a taint on which a controller may act
 MENDS = ("reset", *BOOTS, "replace")
 RETURNS = ("uncordon", "release")
-MAKES = {"cordon": "cordon", "taint": "taint", "label": "label", "uncordon": "uncordon"}  # steps that always call
+# Steps that always call.
+MAKES = {"cordon": "cordon", "taint": "taint", "uncordon": "uncordon"}
+MAKES |= dict.fromkeys(("label", "exclude", "end_exclusion"), "label")
 POWER = ("power_off", "power_cycle")  # calls that end a boot through the machine's controller
 DESTRUCTIVE = (
     "evict",

@@ -10,7 +10,9 @@ from typing import Any
 from kcover.actions import (
     cordon,
     drain,
+    end_exclusion,
     escalate,
+    exclude,
     label,
     notify,
     offline,
@@ -53,7 +55,7 @@ _MODULES = (
     *(cordon, drain, reboot, standby, uncordon),
     *(taint, label, quarantine_device, reset, power_cycle, offline, replace, repair),
     *(restart_jobs, stop_jobs, notify, webhook, run_checks),
-    *(ready, verify, validate, release, escalate),  # a rule cannot list these among its actions
+    *(ready, verify, validate, release, end_exclusion, escalate, exclude),  # a rule cannot list these among its actions
 )
 
 ACTIONS: dict[str, ActionSpec] = {module.SPEC.name: module.SPEC for module in _MODULES}  # by the name in plans

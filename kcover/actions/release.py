@@ -8,4 +8,5 @@ SPEC = ActionSpec(
     title=_("Release"),
     place=(Stage.RETURN, 1),
     returns_node=True,
+    ends_rescue=True,
 )

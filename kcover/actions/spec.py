@@ -113,7 +113,8 @@ class ActionSpec:
     ends_boot: bool = False  # the machine boots anew; only another boot ID shows it
     destroys_evidence: bool = False  # ends what shows why the node is faulty: evidence is collected before it
     proves: bool = False  # its success proves that the node is healthy and closes the incidents from before it
-    returns_node: bool = False  # the node takes work again; as a button it ends the rescue under way
+    returns_node: bool = False  # the node takes work again
+    ends_rescue: bool = False  # as a button it ends the rescue under way, and no guard holds it back
     calls_person: bool = False  # the rescue ends, and a person is asked to do the rest
     gives_node_away: bool = False  # another system may have the node until it calls back
 

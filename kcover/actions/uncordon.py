@@ -30,4 +30,5 @@ SPEC = ActionSpec(
     plan=lambda _attribute, options: Args(probation=options.probation or ""),
     args=Args,
     returns_node=True,
+    ends_rescue=True,
 )

@@ -47,7 +47,8 @@ class EvictionBlocked:
 class NodeShape:
     """The parts of a node that the portal may change.
 
-    ``state``: the value of its state label; ``labels``: the other labels that its marks name, as ``key=value``.
+    ``state``: the value of its state label; ``labels``: the exclusion's and the others that its marks name, as
+    ``key=value``.
     """
 
     unschedulable: bool

@@ -9,7 +9,7 @@ from kcover.reasons import Reason
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePatch:
-    """A change of a node. ``label``: "key=value"; ``taint``: "key=value:effect"."""
+    """A change of a node. ``label``: "key=value", or "key-" if it is removed; ``taint``: "key=value:effect"."""
 
     CODE: ClassVar[str] = "node_patch"
     state: str | None = None

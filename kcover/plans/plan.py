@@ -13,6 +13,9 @@ from kcover import actions
 from kcover.nodes import readiness_taint
 from kcover.policy import document
 
+# The buttons of a node, in the order in which they are shown.
+VERBS = ("cordon", "uncordon", "drain", "reboot", "release", "exclude", "end_exclusion")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedStep:
@@ -68,7 +71,7 @@ def manual(verb: str, *, by_person: bool = True) -> tuple[PlannedStep, ...]:
             *(cordon, drained, _default("reboot"), _default("ready")),
             *(_default("verify"), _default("uncordon")),
         ),
-        "release": (_default("release"),),
+        **{name: (_default(name),) for name in ("release", "exclude", "end_exclusion")},
     }
     if verb not in plans:
         raise ValueError(f"unknown action {verb!r}; use one of {', '.join(plans)}")

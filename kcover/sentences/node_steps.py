@@ -23,6 +23,9 @@ SENTENCES: Mapping[str, str] = {
     "agent_command_expired": _("The agent command expired ({why})."),
     # Changes of the node.
     "cordoned": _("Cordoned."),
+    "excluded_by_hand": _("Excluded. The portal leaves the node alone until an operator ends the exclusion."),
+    "exclusion_ended": _("The exclusion has ended. Open faults of the node are decided again."),
+    "exclusion_ended_by_person": _("Only a person can end an exclusion."),
     "cordoned_already": _("Already cordoned by someone else."),
     "tainted": _("Tainted: {taint}."),
     "labelled": _("Label set: {label}."),

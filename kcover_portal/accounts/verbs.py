@@ -8,7 +8,7 @@ class Verb(models.TextChoices):
     """An action that a role can allow. Each page and endpoint requires one of these."""
 
     READ = "read", _("See nodes, faults, rescues and settings")
-    REPAIR = "repair", _("Cordon, drain, reboot and release nodes; cancel, retry and skip")
+    REPAIR = "repair", _("Cordon, drain, reboot, release and exclude nodes; cancel, retry and skip")
     CHECK = "check", _("Run and stop checks")
     CLOSE = "close", _("Close incidents and storms")
     HANDLE_REPAIRS = "handle-repairs", _("Report repairs and take them through the repair desk")

@@ -42,6 +42,19 @@ VERBS: Final = {
         "arrow-back-up",
         _("Removes the portal's own cordon, taints and labels from the node, and nothing else."),
     ),
+    "exclude": ActionLabel(
+        _("Exclude"),
+        "ban",
+        _(
+            "The portal leaves the node alone until an operator ends the exclusion. Ends an open rescue. The node "
+            "stays as it is."
+        ),
+    ),
+    "end_exclusion": ActionLabel(
+        _("End exclusion"),
+        "circle-check",
+        _("The portal may act on the node again. Its open faults are decided again."),
+    ),
     "approve": ActionLabel(
         _("Approve"),
         "check",

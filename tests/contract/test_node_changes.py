@@ -60,7 +60,7 @@ def test_the_portals_changes_are_admitted(bound: real.ApiServerRig) -> None:
         {"metadata": {"labels": {"kubernetes.io/hostname": "gpu-9"}}},
         {"metadata": {"labels": {"node-restriction.kubernetes.io/trusted": "true"}}},
         {"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}},
-        {"metadata": {"labels": {"kcover.io/exclude": "true"}}},
+        {"metadata": {"labels": {"kcover.io/another": "true"}}},
         {"metadata": {"annotations": {"kcover.io/bmc": "evil.example.com"}}},
         {"metadata": {"annotations": {"machineconfiguration.openshift.io/desiredConfig": "evil"}}},
         {"metadata": {"finalizers": ["example.com/x"]}},

@@ -9,7 +9,7 @@ import pytest
 
 from kcover.actions import label, taint
 from kcover.checks import autopilot
-from kcover.decisions import standby
+from kcover.decisions import guards, standby
 from kcover.nodes import marks, node_stage, probation_mark
 from kcover.preflight import gate
 from kcover.values import kube_names
@@ -48,7 +48,7 @@ def after(old: Object, wanted: port.NodeChange) -> Object:
 LABELS = (
     *(node_stage.STATE_LABEL, node_stage.STANDBY_LABEL, probation_mark.LABEL, gate.LABEL),
     *(autopilot.GPU_HEALTH, autopilot.LEVEL_3, "nvidia.com/mig.config", "pool", "node-role.kubernetes.io/trainer"),
-    "node.kubernetes.io/exclude-from-external-load-balancers",
+    *("node.kubernetes.io/exclude-from-external-load-balancers", guards.EXCLUDE_LABEL),
 )
 ANNOTATIONS = (marks.ANNOTATION, probation_mark.ANNOTATION, standby.ANNOTATION, autopilot.LEVEL_3_OUTPUT)
 
@@ -91,7 +91,7 @@ CHANGES: list[Callable[[Object], object]] = [
     lambda node: node["metadata"]["labels"].update({"node.k8s.io/x": "true"}),
     lambda node: node["metadata"]["labels"].update({"node-role.kubernetes.io/control-plane": ""}),
     lambda node: node["metadata"]["labels"].update({"node-role.kubernetes.io/etcd": ""}),
-    lambda node: node["metadata"]["labels"].update({"kcover.io/exclude": "true"}),
+    lambda node: node["metadata"]["labels"].update({"kcover.io/another": "true"}),
     lambda node: node["metadata"]["annotations"].update({"kcover.io/bmc": "evil.example.com"}),
     lambda node: node["metadata"]["annotations"].pop("kcover.io/bmc"),
     lambda node: node["metadata"]["annotations"].update({"machineconfiguration.openshift.io/desiredConfig": "evil"}),

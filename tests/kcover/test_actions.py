@@ -20,8 +20,8 @@ def test_the_fixed_order() -> None:
         *("standby", "restart_jobs", "stop_jobs", "drain"),
         *("webhook", "reset", "reboot", "power_cycle", "offline", "replace", "repair", "ready"),
         *("run_checks", "verify", "validate"),
-        *("uncordon", "release"),
-        "escalate",
+        *("uncordon", "release", "end_exclusion"),
+        *("escalate", "exclude"),
     ]
 
 
@@ -50,6 +50,7 @@ def test_policies_list_the_five_of_kce_first() -> None:
         ("destroys_evidence", {"reset", "reboot", "power_cycle", "replace"}),
         ("proves", {"verify", "validate"}),
         ("returns_node", {"uncordon", "release"}),
+        ("ends_rescue", {"uncordon", "release", "exclude", "end_exclusion"}),
         ("calls_person", {"escalate"}),
         ("gives_node_away", {"webhook", "offline"}),
         ("leaves_jobs", {"reboot"}),

@@ -203,6 +203,8 @@ def test_a_taint_carries_the_code(attribute: dict[str, str], args: dict[str, str
         ("drain", (CORDON, DRAIN)),
         ("reboot", (CORDON, DRAIN, REBOOT, READY, VERIFY, UNCORDON)),
         ("release", (Step(name="release"),)),
+        ("exclude", (Step(name="exclude"),)),
+        ("end_exclusion", (Step(name="end_exclusion"),)),
     ],
 )
 def test_the_plans_of_buttons(verb: str, steps: tuple[Step, ...]) -> None:

@@ -9,6 +9,7 @@ from django.db.models import QuerySet
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
+from kcover.plans import plan
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import User, Verb
 from kcover_portal.console import presentation
@@ -19,7 +20,7 @@ from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.queries import needs_person
 
-NODE_VERBS = ("cordon", "uncordon", "drain", "reboot", "release")
+NODE_VERBS = plan.VERBS
 RESCUE_VERBS: dict[str, tuple[Callable[..., Rescue], Verb]] = {
     "approve": (services.approve, Verb.APPROVE),
     "reject": (services.reject, Verb.APPROVE),

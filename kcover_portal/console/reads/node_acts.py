@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
+from kcover.decisions import guards
 from kcover.plans import lifecycle
 from kcover_portal.console.reads.bulk_actions import NODE_VERBS
 from kcover_portal.fleet import queries as fleet
@@ -26,12 +27,15 @@ def offered(
     if not node.in_cluster:
         return ()
     is_at_work = under_way is not None and under_way.state != Rescue.State.HELD
+    excluded = node.labels.get(guards.EXCLUDE_LABEL) == "true"
     applies = {
         "cordon": not node.unschedulable,
         "uncordon": node.unschedulable or bool(node.marks) or node.not_ready_since is not None,
         "drain": not is_at_work,
         "reboot": not is_at_work,
         "release": under_way is not None or _has_something_to_release(node, open_incidents),
+        "exclude": not excluded,
+        "end_exclusion": excluded,
     }
     return [verb for verb in NODE_VERBS if applies[verb]]
 

@@ -6,6 +6,7 @@ from kcover_portal.rescue.actions import (
     cordon,
     drain,
     escalate,
+    exclude,
     label,
     notify,
     offline,
@@ -53,5 +54,7 @@ ACTIONS: dict[str, Callable[[Context], Outcome]] = {
     "validate": validate.run,
     "uncordon": uncordon.run,
     "release": release.run,
+    "end_exclusion": exclude.end,
     "escalate": escalate.run,
+    "exclude": exclude.run,
 }

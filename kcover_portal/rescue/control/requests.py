@@ -28,8 +28,8 @@ from kcover_portal.rescue.step import errors, recheck_guards
 NEEDS_APPROVAL = {"gate": 0, "approval_seconds": int(timedelta(days=1).total_seconds())}  # before the first step
 BY_HAND = ("breaker", "rate")  # guards that a person's own request always overrides
 
-# These end the rescue under way on the node first: an operator's decision to release a node prevails.
-ENDING = tuple(actions.names(lambda spec: spec.returns_node))
+# These end the rescue under way on the node first: an operator's decision to release or exclude a node prevails.
+ENDING = tuple(actions.names(lambda spec: spec.ends_rescue))
 DRAIN = actions.drain.SPEC.name
 
 Figures = Mapping[str, Any] | None  # of the guards; empty: limits do not apply; None: no guard was asked
@@ -91,6 +91,7 @@ def request(
                 return before
         overrides = dict.fromkeys([*override, *(BY_HAND if by_person else ())], actor)
         refusals, passed, counted = _refusals(node, verb, overrides=overrides, now=now)
+        refusals += _of_exclusion(node, verb, by_person=by_person)
         if origin == Rescue.Origin.API:
             refusals += (
                 plan_limits.beyond_hands(node) if verb in ENDING else plan_limits.beyond_plans(node, steps, now=now)
@@ -226,6 +227,7 @@ def preview(node: Node, verb: str, *, now: datetime, by_person: bool = True) -> 
         held_back, _, _ = _refusals(
             node, verb, overrides=dict.fromkeys(BY_HAND if by_person else (), "whoever asks"), now=now
         )
+        held_back += _of_exclusion(node, verb, by_person=by_person)
     pods: list[dict[str, Any]] | None = None
     if any(step.name == DRAIN for step in steps):
         try:
@@ -271,6 +273,19 @@ def _refusals(
         if under_way is not None:
             refusals.append(reasons.of("rescue_in_the_way", rescue=str(under_way.pk)))
     return refusals, passed, counted
+
+
+def _of_exclusion(node: Node, verb: str, *, by_person: bool) -> list[Reason]:
+    """The objections to an exclusion or its end. A program may exclude a node, and ends no exclusion."""
+    excluded = node.labels.get(guards.EXCLUDE_LABEL) == "true"
+    if verb == "exclude" and excluded:
+        return [recheck_guards.excluded(node.name)]
+    if verb != "end_exclusion":
+        return []
+    refusals = [] if by_person else [reasons.of("exclusion_ended_by_person")]
+    if not excluded:
+        refusals.append(reasons.of("not_excluded", node=node.name, label=guards.EXCLUDE_LABEL))
+    return refusals
 
 
 def _guards(

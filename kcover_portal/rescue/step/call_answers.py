@@ -3,6 +3,7 @@
 from collections.abc import Collection
 
 from kcover import audit, reasons
+from kcover.decisions import guards
 from kcover.nodes import marks as core_marks
 from kcover_portal.kube import port
 
@@ -11,7 +12,7 @@ def of(result: object) -> audit.Answer | None:
     """The typed answer of a call's result, None if there is none. Whole objects stay out of the ledger."""
     match result:
         case (port.Node() as before, port.Node() as after):
-            keys = {*_marked_labels(before), *_marked_labels(after)} - {core_marks.STATE_LABEL}
+            keys = {guards.EXCLUDE_LABEL, *_marked_labels(before), *_marked_labels(after)} - {core_marks.STATE_LABEL}
             return audit.NodePatched(before=_shape(before, keys), after=_shape(after, keys))
         case port.Evicted():
             return audit.PodEvicted()
@@ -32,7 +33,7 @@ def _marked_labels(node: port.Node) -> Collection[str]:
 
 
 def _shape(node: port.Node, labels: Collection[str]) -> audit.NodeShape:
-    """The parts of a node that the portal may have changed. ``labels``: the keys of the labels that it set."""
+    """The parts of a node that the portal may have changed. ``labels``: the keys of the labels that it may have set."""
     return audit.NodeShape(
         unschedulable=node.unschedulable,
         taints=tuple(f"{taint.key}={taint.value}:{taint.effect}" for taint in node.taints),

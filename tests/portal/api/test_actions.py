@@ -168,7 +168,7 @@ def test_a_viewer_cannot_pause(path: str, viewer: Api) -> None:
 # --- acts on a node
 
 
-@pytest.mark.parametrize("verb", ["cordon", "uncordon", "drain", "reboot", "release"])
+@pytest.mark.parametrize("verb", ["cordon", "uncordon", "drain", "reboot", "release", "exclude"])
 def test_an_act_opens_a_rescue(verb: str, node: Node, operator: Api) -> None:
     response = operator.post(f"nodes/east/gpu-1/{verb}", {"reason": "because"})
     assert response.status_code == 201, response.content

@@ -9,6 +9,7 @@ import pytest
 from django.core.management import call_command
 from django.test import Client
 
+from kcover.plans import plan
 from kcover_portal.api import schema_texts
 from tests.portal.api.conftest import Api
 
@@ -52,7 +53,7 @@ def test_every_address_is_documented(schema: dict) -> None:
     assert names >= {"policies", "audit", "tokens", "pause", "resume"}
     verbs = schema["paths"]["/api/v1/nodes/{cluster}/{name}/{verb}"]["post"]["parameters"]
     [verb] = [one for one in verbs if one["name"] == "verb"]
-    assert sorted(verb["schema"]["enum"]) == ["cordon", "drain", "reboot", "release", "uncordon"]
+    assert sorted(verb["schema"]["enum"]) == sorted(plan.VERBS)
 
 
 def test_kinds_of_records_operations_and_parameters_have_texts_in_both_languages(schema: dict) -> None:

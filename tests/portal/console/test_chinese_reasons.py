@@ -124,7 +124,7 @@ def test_durations(seconds: int) -> None:
     assert english([reasons.of("try_too_long", most=reasons.span(timedelta(seconds=seconds)))]) == []
 
 
-@pytest.mark.parametrize("verb", ["cordon", "uncordon", "drain", "reboot", "release"])
+@pytest.mark.parametrize("verb", plan.VERBS)
 def test_requests(verb: str) -> None:
     assert plan.manual(verb)
     assert english([reasons.of("replaced_by_request", by="安娜", act=reasons.of(f"act_{verb}"))]) == []

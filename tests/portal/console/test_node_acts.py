@@ -15,7 +15,8 @@ from kcover_portal.rescue.models import Rescue
 from tests.portal.rescue.world import World
 
 PAGE = "/nodes/c1/gpu-1/"
-AT_REST = ["cordon", "drain", "reboot"]
+BASIC = ["cordon", "drain", "reboot"]
+AT_REST = [*BASIC, "exclude"]
 
 
 def offered(world: World, name: str = "gpu-1") -> Sequence[str]:
@@ -35,7 +36,7 @@ def test_a_node_at_rest_offers_no_return(make):
     assert offered(world) == AT_REST
     world.kube.cordon("gpu-1")
     world.sync()
-    assert offered(world) == ["uncordon", "drain", "reboot"]  # somebody else's cordon: there is nothing to release
+    assert offered(world) == ["uncordon", "drain", "reboot", "exclude"], "the cordon is somebody else's"
 
 
 def test_a_node_under_rescue_offers_what_ends_the_rescue_and_a_cordon_until_it_has_one(make):
@@ -43,13 +44,13 @@ def test_a_node_under_rescue_offers_what_ends_the_rescue_and_a_cordon_until_it_h
     Rescue.objects.create(
         cluster=world.cluster, node=world.node(), origin="manual", requested_by="user:x", opened_at=world.now
     )
-    assert offered(world) == ["cordon", "release"]
+    assert offered(world) == ["cordon", "release", "exclude"]
     Rescue.objects.update(state="held", hold="approval")
-    assert offered(world) == ["cordon", "drain", "reboot", "release"], "their dialogs say what is in the way"
+    assert offered(world) == ["cordon", "drain", "reboot", "release", "exclude"], "their dialogs say what is in the way"
     Rescue.objects.update(state="waiting", hold="")
     world.kube.cordon("gpu-1")
     world.sync()
-    assert offered(world) == ["uncordon", "release"]
+    assert offered(world) == ["uncordon", "release", "exclude"]
 
 
 def test_a_node_that_the_portal_has_isolated_offers_its_release(make):
@@ -57,7 +58,7 @@ def test_a_node_that_the_portal_has_isolated_offers_its_release(make):
     services.request(world.node(), "cordon", actor="user:ann", reason="ticket 7", now=world.now)
     world.work()
     world.sync()
-    assert offered(world) == ["uncordon", "drain", "reboot", "release"]
+    assert offered(world) == ["uncordon", "drain", "reboot", "release", "exclude"]
 
 
 @pytest.mark.parametrize(
@@ -75,12 +76,12 @@ def test_a_stopped_rescue_offers_a_release_only_while_it_holds_a_fault_back(make
     closed(world)
     assert offered(world) == AT_REST
     world.fault(79)
-    assert offered(world) == [*AT_REST, "release"]
+    assert offered(world) == [*BASIC, "release", "exclude"]
     Incident.objects.update(state=Incident.State.CLOSED)
     assert offered(world) == AT_REST
     closed(world, marks={"cordon": True})
     closed(world, state="succeeded")
-    assert offered(world) == [*AT_REST, "release"]
+    assert offered(world) == [*BASIC, "release", "exclude"]
 
 
 def test_a_guard_or_a_pause_hides_no_act(make):
@@ -88,7 +89,7 @@ def test_a_guard_or_a_pause_hides_no_act(make):
     world.cluster.mode = "paused"
     world.cluster.save()
     Node.objects.update(labels={"kcover.io/exclude": "true"})
-    assert offered(world) == AT_REST
+    assert offered(world) == [*BASIC, "end_exclusion"]
 
 
 def test_a_node_that_left_the_cluster_offers_no_act(make):
@@ -121,3 +122,17 @@ def test_the_acts_are_refreshed_with_the_page_and_only_for_those_who_may(make, p
     assert shown(client, fragment=True) == ["uncordon"]
     assert shown(person("viewer")) == []
     assert client.get(f"{PAGE}release/").status_code == 200  # the server judges an act that is not shown
+
+
+def test_a_person_excludes_a_node_after_a_preview_and_ends_the_exclusion(make, person):
+    make(nodes=1)
+    client = person("operator")
+    assert client.get(f"{PAGE}exclude/").context["plan"].held_back == []
+    assert client.post(f"{PAGE}exclude/", {"reason": ""}).status_code == 422
+    assert not Rescue.objects.exists()
+    assert client.post(f"{PAGE}exclude/", {"reason": "ticket 7"}).status_code == 302
+    Node.objects.update(labels={"kcover.io/exclude": "true"})
+    assert client.post(f"{PAGE}end_exclusion/", {"reason": "ticket 7"}).status_code == 302
+    assert [row.steps.get().name for row in Rescue.objects.order_by("pk")] == ["exclude", "end_exclusion"]
+    assert person("viewer").post(f"{PAGE}exclude/", {"reason": "x"}).status_code == 403
+    assert Rescue.objects.count() == 2

@@ -9,6 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from kcover import reasons
+from kcover.plans.plan import VERBS
 from kcover.values.quote import short_text
 from kcover_portal.accounts.models import Verb
 from kcover_portal.api import http_errors, idempotency
@@ -16,7 +17,7 @@ from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require_somewhere
 from kcover_portal.api.v1 import base, scopes
 from kcover_portal.api.v1.reason_fields import ReasonSerializer
-from kcover_portal.api.v1.rescues.node_actions import VERBS, ReasonBody
+from kcover_portal.api.v1.rescues.node_actions import ReasonBody
 from kcover_portal.fleet.models import Node
 from kcover_portal.fleet.services import scope_checks
 from kcover_portal.lib.errors import FieldError

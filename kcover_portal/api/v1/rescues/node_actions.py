@@ -12,6 +12,7 @@ from rest_framework.reverse import reverse
 
 from kcover import reasons
 from kcover.decisions import guards
+from kcover.plans.plan import VERBS
 from kcover.values.quote import short_text
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import ApiToken, User, Verb
@@ -25,8 +26,6 @@ from kcover_portal.fleet.models import Node
 from kcover_portal.rescue import services as rescue
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.runtime.services import concurrency_limits
-
-VERBS = ("cordon", "uncordon", "drain", "reboot", "release")
 
 
 class PlannedStepSerializer(serializers.Serializer[Any]):
