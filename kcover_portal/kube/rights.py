@@ -124,7 +124,8 @@ def _reads_jobs(right: Right) -> bool:
 
 
 def _is_of_web(right: Right) -> bool:
-    kept = {("list", "pods"), ("delete", "persistentvolumeclaims"), ("get", "pods/log")}
+    kept = {("list", "pods"), ("list", "poddisruptionbudgets"), ("get", "pods/log")}
+    kept |= {("delete", "persistentvolumeclaims")}
     return _reads_jobs(right) or (right.verb, right.resource) in kept
 
 

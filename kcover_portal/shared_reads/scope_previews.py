@@ -12,20 +12,22 @@ from kcover_portal.accounts import queries as accounts
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.fleet.services import node_scopes
 from kcover_portal.jobs import queries as jobs
-from kcover_portal.rescue.queries import headroom
+from kcover_portal.rescue.queries import blocking_budgets, headroom
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScopePreview:
     """The nodes that the caller sees in a scope, with their GPUs and the jobs whose pods run there.
 
-    ``jobs``: None if the cluster does not answer, and ``unavailable`` says why. ``headroom``: see
+    ``jobs``: None if the cluster does not answer, and ``unavailable`` says why. ``budgets``: how many disruption
+    budgets allow no eviction from these nodes now; None if they cannot be read. ``headroom``: see
     ``rescue.queries.headroom``. ``unknown``: names, selectors or values of the scope that no node has.
     """
 
     nodes: int
     gpus: int
     jobs: int | None
+    budgets: int | None
     headroom: Mapping[str, int]
     unknown: Sequence[str]
     unavailable: reasons.Reason | None = None
@@ -34,16 +36,19 @@ class ScopePreview:
 def preview(cluster: Cluster, scope: scopes.Scope, seen: accounts.Scope, *, now: datetime) -> ScopePreview:
     """Looks at the nodes of the scope inside ``seen``. Others count as unknown.
 
-    Costs the same few statements for any scope, and reads the cluster's jobs at most once in a few seconds.
+    Costs the same few statements for any scope, and reads the cluster's jobs and disruption budgets at most once in a
+    few seconds.
     """
     visible = seen.rows(Node.objects.filter(cluster=cluster, in_cluster=True), node="")
     rows = node_scopes.nodes(cluster, scope).filter(pk__in=visible.values("pk"))
     sums = rows.aggregate(nodes=Count("pk"), gpus=Sum("gpus", default=0))
-    number, because = _jobs(cluster, set(rows.values_list("name", flat=True)), seen, now=now)
+    names = set(rows.values_list("name", flat=True))
+    number, because = _jobs(cluster, names, seen, now=now)
     return ScopePreview(
         nodes=sums["nodes"],
         gpus=sums["gpus"],
         jobs=number,
+        budgets=_budgets(cluster, names, now=now),
         headroom=headroom.of(cluster, rows, now=now),
         unknown=node_scopes.unknown(cluster, scope, among=visible),
         unavailable=because,
@@ -59,3 +64,10 @@ def _jobs(
     if silent:
         return None, silent[0].because
     return sum(not names.isdisjoint(job.nodes) for job in found), None
+
+
+def _budgets(cluster: Cluster, names: set[str], *, now: datetime) -> int | None:
+    if not names:
+        return 0
+    found = blocking_budgets.on_nodes(cluster, now=now)
+    return None if found is None else sum(not names.isdisjoint(nodes) for nodes in found.values())

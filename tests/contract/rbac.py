@@ -16,7 +16,7 @@ FOR_EVERYBODY = (
 )
 
 # The verbs of the port that web calls; live calls review_token as well.
-VERBS_OF_WEB = {"version", "is_allowed", "list_pods", "workloads", "workload", "delete_claim", "pod_log"}
+VERBS_OF_WEB = {"version", "is_allowed", "list_pods", "budgets", "workloads", "workload", "delete_claim", "pod_log"}
 
 
 def verbs_of_port() -> set[str]:

@@ -194,6 +194,10 @@ subjects:
 - apiGroups: [""]
   resources: [pods]
   verbs: [list]
+# Previews of drains name the disruption budgets that block them.
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [list]
 # list: the page of jobs. get: the preview of an order about a job.
 {{- include "kcover.rules.jobKinds" (list . "get, list") }}
 {{- include "kcover.rules.statefulSets" . }}

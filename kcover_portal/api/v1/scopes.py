@@ -52,12 +52,14 @@ class ScopePreviewBody(ScopeBody):
 class ScopePreviewSerializer(serializers.Serializer[scope_previews.ScopePreview]):
     """What a scope contains. ``jobs``: null if the cluster does not answer; ``unavailable`` says why.
 
+    ``budgets``: how many disruption budgets allow no eviction from these nodes now; null if they cannot be read.
     ``headroom``: how many more nodes each guard allows now; a guard that limits nothing here is absent.
     """
 
     nodes = serializers.IntegerField()
     gpus = serializers.IntegerField()
     jobs = serializers.IntegerField(allow_null=True)
+    budgets = serializers.IntegerField(allow_null=True)
     headroom = serializers.DictField(child=serializers.IntegerField())
     unknown = serializers.ListField(child=serializers.CharField())
     unavailable = serializers.SerializerMethodField()

@@ -32,7 +32,7 @@ RESCUE_VERBS: dict[str, tuple[Callable[..., Rescue], Verb]] = {
 class BulkTarget:
     """A chosen row. ``key`` identifies it as it was seen: a rescue with its plan. ``refusals``: why it is left out.
 
-    ``pods``: how many are evicted, None if the act evicts none.
+    ``pods``: how many are evicted, None if the act evicts none. ``budgets``: the disruption budgets that block one.
     """
 
     key: str
@@ -42,6 +42,7 @@ class BulkTarget:
     text: str
     refusals: Sequence[str] = ()
     pods: int | None = None
+    budgets: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,7 @@ def _preview_nodes(nodes: Iterable[Node], verb: str, *, user: User, now: datetim
             "",
             [localization.say(reason) for reason in hit.held_back],
             None if hit.plan is None or hit.plan.pods is None else len(hit.plan.pods),
+            (hit.plan.budgets if hit.plan else None) or (),
         )
         for hit in services.preview_nodes(nodes, verb, who=user, now=now)
     ]

@@ -15,6 +15,7 @@ from kcover_portal.fleet.models import Node
 from kcover_portal.rescue.control import requests
 from kcover_portal.rescue.lifecycle.create import RescueRefused
 from kcover_portal.rescue.models import Rescue
+from kcover_portal.rescue.queries import blocking_budgets
 
 MAX_NODES_AT_ONCE: Final = 100  # each is looked up in its cluster
 
@@ -38,13 +39,17 @@ class NodeResult:
 
 
 def preview_nodes(nodes: Iterable[Node], verb: str, *, who: accounts.Principal, now: datetime) -> list[NodePreview]:
-    """The dry run of ``request_nodes``: writes nothing. Queries the cluster once per node if pods are evicted."""
+    """The dry run of ``request_nodes``: writes nothing.
+
+    Queries the cluster once per node if pods are evicted, and once for its disruption budgets.
+    """
     found = []
+    budgets = blocking_budgets.Budgets()
     for node in nodes:
         if not accounts.may(who, Verb.REPAIR, node):
             found.append(NodePreview(node, [lacking(Verb.REPAIR)]))
             continue
-        plan = requests.preview(node, verb, now=now, by_person=isinstance(who, User))
+        plan = requests.preview(node, verb, now=now, by_person=isinstance(who, User), budgets=budgets)
         found.append(NodePreview(node, plan.held_back, plan))
     return found
 

@@ -22,7 +22,7 @@ from kcover_portal.rescue.actions import drain
 from kcover_portal.rescue.control import hand_approval, plan_limits, refused_requests
 from kcover_portal.rescue.lifecycle import create
 from kcover_portal.rescue.models import Rescue
-from kcover_portal.rescue.queries import counts
+from kcover_portal.rescue.queries import blocking_budgets, counts
 from kcover_portal.rescue.step import errors, recheck_guards
 
 NEEDS_APPROVAL = {"gate": 0, "approval_seconds": int(timedelta(days=1).total_seconds())}  # before the first step
@@ -45,12 +45,19 @@ class LimitReached(create.RescueRefused):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """The effects of a request, the conditions that would hold it back, and the number of approvals that it needs."""
+    """The effects of a request, the conditions that would hold it back, and the number of approvals that it needs.
+
+    ``pods``: those that it evicts, and ``jobs`` the training jobs that lose one, as "namespace/job"; None if it evicts
+    none. ``budgets``: the disruption budgets that allow no eviction of one of them now; None also if they cannot be
+    read.
+    """
 
     steps: list[dict[str, Any]]
     approvers: int
     held_back: list[Reason]
     pods: list[dict[str, Any]] | None
+    jobs: list[str] | None
+    budgets: list[str] | None
     plan_hash: str
 
 
@@ -220,8 +227,18 @@ def _may_be_planned(
     return mode, refusals + held, passed, counted
 
 
-def preview(node: Node, verb: str, *, now: datetime, by_person: bool = True) -> Preview:
-    """The dry run of ``request``: writes nothing. Raises ValueError for an unknown verb."""
+def preview(
+    node: Node,
+    verb: str,
+    *,
+    now: datetime,
+    by_person: bool = True,
+    budgets: blocking_budgets.Budgets | None = None,
+) -> Preview:
+    """The dry run of ``request``: writes nothing. Raises ValueError for an unknown verb.
+
+    ``budgets``: those that were read for other nodes already.
+    """
     steps = plan.manual(verb, by_person=by_person)
     with transaction.atomic():
         held_back, _, _ = _refusals(
@@ -229,6 +246,8 @@ def preview(node: Node, verb: str, *, now: datetime, by_person: bool = True) -> 
         )
         held_back += _of_exclusion(node, verb, by_person=by_person)
     pods: list[dict[str, Any]] | None = None
+    jobs: list[str] | None = None
+    blocking: list[str] | None = None
     if any(step.name == DRAIN for step in steps):
         try:
             found = drain.in_the_way(fleet.connect(node.cluster).list_pods(node=node.name))
@@ -236,6 +255,8 @@ def preview(node: Node, verb: str, *, now: datetime, by_person: bool = True) -> 
                 {"namespace": pod.namespace, "name": pod.name, "owner": f"{pod.owner_kind} {pod.owner_name}".strip()}
                 for pod in found
             ]
+            jobs = sorted(drain.jobs_of(found))
+            blocking = (budgets or blocking_budgets.Budgets()).of_pods(node.cluster, found)
         except port.KubeError as error:
             held_back.append(errors.reason_of(error))
     gate = _gate(node, verb, steps, by_person=by_person, now=now)
@@ -244,6 +265,8 @@ def preview(node: Node, verb: str, *, now: datetime, by_person: bool = True) -> 
         steps=[{"name": step.name, "args": dict(step.args)} for step in steps],
         held_back=held_back,
         pods=pods,
+        jobs=jobs,
+        budgets=blocking,
         plan_hash=plan.digest(steps),
     )
 

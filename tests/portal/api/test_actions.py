@@ -11,12 +11,15 @@ from django.utils import timezone
 from kcover_portal.accounts import services as accounts
 from kcover_portal.accounts.models import ApiToken, RoleBinding, User
 from kcover_portal.api.models import Answered
+from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.kube import port
+from kcover_portal.kube.port import KUBEFLOW_JOB_LABEL
 from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue.models import Approval, Rescue, Step
 from kcover_portal.runtime.models import Installation
 from tests.codes import code_of
-from tests.portal.api.conftest import Api, add_node, add_story, caller, fields, person, problem
+from tests.portal.api.conftest import Api, add_node, add_story, caller, fields, person, problem, run_job
 
 pytestmark = pytest.mark.django_db
 
@@ -197,6 +200,20 @@ def test_a_dry_run_shows_the_plan_and_writes_nothing(node: Node, viewer: Api, no
     add_story(node, now)
     held = viewer.post("nodes/east/gpu-1/reboot?dry_run=1").json()["held_back"]
     assert held == [f"Rescue {Rescue.objects.get().pk} is open on this node. Cancel it, or release the node."]
+
+
+def test_a_dry_run_names_the_jobs_and_the_budgets_that_block_the_drain_now(node: Node, viewer: Api) -> None:
+    kube = fleet.connect(node.cluster)
+    run_job(kube, "llm", [1])
+    kube.add_budget("train", "keep", match={KUBEFLOW_JOB_LABEL: "llm"})
+    kube.add_budget("train", "loose", match={KUBEFLOW_JOB_LABEL: "llm"}, disruptions_allowed=1)
+    kube.add_budget("train", "of-others", match={"app": "web"})
+    body = viewer.post("nodes/east/gpu-1/drain?dry_run=true").json()
+    assert (body["jobs"], body["budgets"]) == (["train/llm"], ["train/keep"])
+    assert viewer.post("nodes/east/gpu-1/cordon?dry_run=true").json().items() >= {"jobs": None, "budgets": None}.items()
+    kube.fail("budgets", port.RefusedByServer("forbidden"))
+    body = viewer.post("nodes/east/gpu-1/drain?dry_run=true").json()
+    assert (body["jobs"], body["budgets"], body["held_back"]) == (["train/llm"], None, [])
 
 
 def test_a_refused_act_names_what_holds_it_back(node: Node, operator: Api, now: datetime) -> None:

@@ -13,7 +13,9 @@ from kcover_portal.fleet.models import Cluster, Maintenance, Node
 from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.jobs import queries as jobs
 from kcover_portal.kube import port
+from kcover_portal.kube.port import KUBEFLOW_JOB_LABEL
 from kcover_portal.ledger.models import Entry
+from kcover_portal.rescue.queries import blocking_budgets
 from tests.portal.api.conftest import Api, add_node, caller, problem, run_job
 
 pytestmark = pytest.mark.django_db
@@ -24,6 +26,7 @@ RACK = "topology.kubernetes.io/rack"
 def racks(east: Cluster, now: datetime) -> Cluster:
     """Six GPU nodes in two racks and two pools, one job on four of them, and a node without GPUs."""
     jobs.forget()
+    blocking_budgets.forget()
     for number in range(1, 7):
         labels = {RACK: "A" if number < 5 else "B", "zone": "z1"}
         add_node(east, f"gpu-{number}", now, pool="a" if number < 4 else "b", labels=labels)
@@ -61,6 +64,30 @@ def test_a_preview_counts_the_contents_of_a_scope(
         "jobs": running,
         "unknown": unknown,
     }
+
+
+def test_a_preview_counts_the_budgets_that_block_the_nodes_of_the_scope(racks: Cluster, viewer: Api) -> None:
+    kube = fleet.connect(racks)
+
+    def counted(**scope: Any) -> int | None:
+        blocking_budgets.forget()
+        found: int | None = viewer.post("scopes/preview", {"cluster": "east", **scope}).json()["budgets"]
+        return found
+
+    assert counted() == 0
+    kube.add_budget("train", "keep", match={KUBEFLOW_JOB_LABEL: "llm"})
+    kube.add_budget("train", "loose", match={KUBEFLOW_JOB_LABEL: "llm"}, disruptions_allowed=1)
+    assert (counted(nodes=["gpu-1"]), counted(nodes=["gpu-3"]), counted(nodes=["x"])) == (0, 1, 0)
+    kube.fail("budgets", port.RefusedByServer("forbidden"))
+    assert counted() is None
+    before = len(kube.calls)
+    assert counted() == 1
+    once = len(kube.calls)
+    viewer.post("scopes/preview", {"cluster": "east", "nodes": ["gpu-3"]})
+    assert (once - before > 0, len(kube.calls) - once) == (True, 0)
+    for number in range(blocking_budgets.MAX_NAMESPACES):
+        kube.add_budget(f"team-{number}", "keep", match={"app": "x"})
+    assert counted() is None
 
 
 def test_the_headroom_is_what_the_guards_allow(racks: Cluster, viewer: Api, now: datetime) -> None:

@@ -10,6 +10,7 @@ from kcover_portal.console.reads import node_acts
 from kcover_portal.console.reads.bulk_actions import NODE_VERBS
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import Incident
+from kcover_portal.kube import port
 from kcover_portal.rescue import queries, services
 from kcover_portal.rescue.models import Rescue
 from tests.portal.rescue.world import World
@@ -136,3 +137,19 @@ def test_a_person_excludes_a_node_after_a_preview_and_ends_the_exclusion(make, p
     assert [row.steps.get().name for row in Rescue.objects.order_by("pk")] == ["exclude", "end_exclusion"]
     assert person("viewer").post(f"{PAGE}exclude/", {"reason": "x"}).status_code == 403
     assert Rescue.objects.count() == 2
+
+
+def test_the_preview_of_a_drain_names_the_jobs_and_the_budgets_in_its_way(make, person):
+    world, client = make(nodes=1), person("operator")
+    label = {port.KUBEFLOW_JOB_LABEL: "llm"}
+    world.kube.add_pod("train", "llm-0", node="gpu-1", labels=label, owner_kind="PyTorchJob", owner_name="llm")
+    world.kube.add_budget("train", "keep", match=label)
+    shown = client.get(f"{PAGE}drain/")
+    assert (shown.context["plan"].jobs, shown.context["plan"].budgets) == (["train/llm"], ["train/keep"])
+    assert all(name in shown.content.decode() for name in ("train/llm", "train/keep"))
+    many = client.get("/many/nodes/drain/", {"picked": str(world.node().pk)})
+    assert [list(hit.budgets) for hit in many.context["hits"]] == [["train/keep"]]
+    assert "train/keep" in many.content.decode()
+    world.kube.fail("budgets", port.RefusedByServer("forbidden"))
+    assert client.get(f"{PAGE}drain/").context["plan"].budgets is None
+    assert client.get(f"{PAGE}cordon/").context["plan"].jobs is None

@@ -36,12 +36,16 @@ class ManyNodesBody(scopes.ScopePreviewBody, ReasonBody):
 
 
 class NodePreviewSerializer(serializers.Serializer[rescues.NodePreview]):
-    """What the act would do to a node. ``pods``: how many it evicts; null if it evicts none or may not be done."""
+    """What the act would do to a node. ``pods``: how many it evicts; null if it evicts none or may not be done.
+
+    ``budgets``: the disruption budgets that allow no eviction of one of them now; null also if they cannot be read.
+    """
 
     node = serializers.CharField(source="node.name")
     held_back = serializers.SerializerMethodField()
     held_back_reasons = ReasonSerializer(source="held_back", many=True)
     pods = serializers.SerializerMethodField()
+    budgets = serializers.SerializerMethodField()
     approvers = serializers.SerializerMethodField()
 
     def get_held_back(self, hit: rescues.NodePreview) -> list[str]:
@@ -51,6 +55,10 @@ class NodePreviewSerializer(serializers.Serializer[rescues.NodePreview]):
     def get_pods(self, hit: rescues.NodePreview) -> int | None:
         """The number of pods that the act evicts."""
         return None if hit.plan is None or hit.plan.pods is None else len(hit.plan.pods)
+
+    def get_budgets(self, hit: rescues.NodePreview) -> list[str] | None:
+        """The blocking disruption budgets, as namespace/name."""
+        return hit.plan.budgets if hit.plan else None
 
     def get_approvers(self, hit: rescues.NodePreview) -> int:
         """How many other people must approve before it starts."""

@@ -54,6 +54,15 @@ class PreviewSerializer(serializers.Serializer[Any]):
     held_back = serializers.ListField(child=serializers.CharField())
     held_back_reasons = ReasonSerializer(many=True)
     pods = PodSerializer(many=True, allow_null=True)
+    jobs = serializers.ListField(
+        child=serializers.CharField(), allow_null=True, help_text="training jobs that lose a pod, as namespace/job"
+    )
+    budgets = serializers.ListField(
+        child=serializers.CharField(),
+        allow_null=True,
+        help_text="disruption budgets that allow no eviction of one of the pods now, as namespace/name; "
+        "null if it evicts none, or if they cannot be read",
+    )
     approvers = serializers.IntegerField(help_text="how many other people must approve before it starts")
     plan_hash = serializers.CharField()
 
@@ -128,6 +137,8 @@ class NodeAct(base.ActionView):
                 "held_back": [str(reason) for reason in preview.held_back],
                 "held_back_reasons": [reason.to_json() for reason in preview.held_back],
                 "pods": preview.pods,
+                "jobs": preview.jobs,
+                "budgets": preview.budgets,
                 "approvers": preview.approvers,
                 "plan_hash": preview.plan_hash,
             }
