@@ -142,7 +142,7 @@ def test_no_rule_goes_by_the_code_of_a_reason() -> None:
 # Views with a form that is no dialog: pages for people who are not signed in, pages that read, and editors.
 PAGES_WITH_FORMS = {
     *("approvals.py", "invitations.py", "sign_in_factor.py"),
-    *("demo.py", "logs.py", "clusters.py"),
+    *("demo.py", "logs.py", "clusters.py", "scopes.py"),
     *("policies/editor.py", "policies/rule_form.py", "policies/tries.py"),
 }
 

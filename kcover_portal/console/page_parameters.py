@@ -12,6 +12,7 @@ KNOWN: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(("node", "incident", "rescue", "repair", "part", "validation", "preflight-plan"), ()),
     **dict.fromkeys(("safety", "policies", "policy-packs", "sources", "system", "audit-sinks"), ()),
     **dict.fromkeys(("check-run", "preflight-run"), ("page",)),
+    **dict.fromkeys(("scope-act", "scope-room"), ("cluster", "by", "which")),
     "access": ("agents",),
     "approvals": ("answered",),
     "jobs": ("q", "cluster", "namespace", "kind", "state", "sort", "page", "view"),

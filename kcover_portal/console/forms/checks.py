@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy as _
 from kcover.checks import autopilot
 from kcover.preflight import pair_tests
 from kcover.validation.profiles import Profile
-from kcover_portal.console.forms.scopes import ScopeFields
+from kcover_portal.console.forms.scopes import OnNodes
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.preflight.models import PairPlan
 from kcover_portal.preflight.services import pair_plans
@@ -18,24 +18,10 @@ from kcover_portal.preflight.services import pair_plans
 OFFERED = tuple(autopilot.CHECKS)
 
 
-class _OnNodes(ScopeFields):
+class _OnNodes(OnNodes):
     """The nodes of a cluster to check."""
 
     whole = _("Every GPU node")
-
-    cluster = forms.ModelChoiceField(
-        Cluster.objects.none(),
-        label=_("Cluster"),
-        to_field_name="name",
-        empty_label=None,
-        widget=forms.Select(attrs={"class": "form-select"}),
-    )
-
-    def __init__(self, data: Any, *, clusters: QuerySet[Cluster], initial: dict[str, Any]) -> None:
-        super().__init__(data, initial=initial)
-        field = self.fields["cluster"]
-        assert isinstance(field, forms.ModelChoiceField)
-        field.queryset = clusters.order_by("name")
 
 
 class Checks(_OnNodes):

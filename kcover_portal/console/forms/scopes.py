@@ -1,13 +1,16 @@
 """The scope of an act in a form: how the nodes are selected, and their names. Both are text fields without scripts."""
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django import forms
+from django.db.models import QuerySet
 from django.utils.translation import gettext_lazy as _
 
 from kcover.nodes import scopes
 from kcover_portal.console.forms import widgets
+from kcover_portal.fleet.models import Cluster
 from kcover_portal.lib import localization
 
 MAX_CHARACTERS = 200_000
@@ -58,6 +61,35 @@ class ScopeFields(forms.Form):
         if names and not by:
             self.add_error("by", _("Select what these names are."))
         return given
+
+
+class OnNodes(ScopeFields):
+    """A scope with its cluster."""
+
+    cluster = forms.ModelChoiceField(
+        Cluster.objects.none(),
+        label=_("Cluster"),
+        to_field_name="name",
+        empty_label=None,
+        widget=widgets.select(),
+    )
+    field_order: Sequence[str] = ("cluster", "by", "which")
+
+    def __init__(self, data: Any, *, clusters: QuerySet[Cluster], initial: Mapping[str, Any]) -> None:
+        super().__init__(data, initial=dict(initial))
+        field = self.fields["cluster"]
+        assert isinstance(field, forms.ModelChoiceField)
+        field.queryset = clusters.order_by("name")
+
+
+class SomeNodes(OnNodes):
+    """A scope that is not the whole cluster: an act on nodes must name them."""
+
+    whole = _("Select one")
+
+    def __init__(self, data: Any, *, clusters: QuerySet[Cluster], initial: Mapping[str, Any]) -> None:
+        super().__init__(data, clusters=clusters, initial=initial)
+        self.fields["by"].required = self.fields["which"].required = True
 
 
 def _with_older_names(data: Any) -> Any:

@@ -64,6 +64,7 @@ def safety(request: Request) -> HttpResponse:
         "changes": setting_views.open_changes(request, clusters),
         "windows": windows,
         "announces": accounts.scope(request.user, Verb.MAINTAIN).has_clusters,
+        "excludes": accounts.may_somewhere(request.user, Verb.REPAIR),
         "label": guards.EXCLUDE_LABEL,
     }
     return render(request, "console/pages/safety.html", context)
