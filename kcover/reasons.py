@@ -245,6 +245,11 @@ def moment(at: datetime) -> str:
     return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
+def read_moment(text: str) -> datetime:
+    """The time that ``moment`` wrote. Raises ValueError for another text."""
+    return datetime.strptime(text, "%Y-%m-%d %H:%M:%S UTC").replace(tzinfo=UTC)
+
+
 def span(time: timedelta) -> Reason:
     """A duration as one parameter, in the largest unit of which it is a whole number: 5 min, 7 d, 90 s."""
     seconds = int(time.total_seconds())

@@ -13,6 +13,7 @@ from kcover_portal.accounts.queries import Scope
 from kcover_portal.console import presentation
 from kcover_portal.console.badge import Badge
 from kcover_portal.console.reads import rescues, waits
+from kcover_portal.console.reads.wait import Wait
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue.models import Rescue, Step
 from kcover_portal.rescue.queries import needs_person
@@ -42,7 +43,7 @@ class ActiveRescue:
     total: int
     step: str
     due_at: datetime | None
-    wait: waits.Wait | None
+    wait: Wait | None
 
     @property
     def percent(self) -> int:
@@ -99,6 +100,7 @@ def counts(found: Counter[str]) -> list[Count]:
 def active(scope: Scope, *, now: datetime) -> list[ActiveRescue]:
     """Rescues in progress that do not need attention; the next to continue comes first."""
     rows = list(open_rescues(scope).filter(needs_human=False).order_by("due_at", "pk")[:MAX_ROWS])
+    validations = waits.ends_of_validations([list(rescue.steps.all()) for rescue in rows])
     found = []
     for rescue in rows:
         steps = list(rescue.steps.all())
@@ -112,7 +114,7 @@ def active(scope: Scope, *, now: datetime) -> list[ActiveRescue]:
                 total,
                 str(rescues.title(step)) if step else "",
                 rescues.countdown(rescue, now=now),
-                waits.of(rescue, steps),
+                waits.of(rescue, steps, validations),
             )
         )
     return found

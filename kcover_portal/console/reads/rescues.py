@@ -174,8 +174,12 @@ def held_back(rescue: Rescue) -> str:
     """The reason that holds back a rescue under way; "" if nothing does. The guards are evaluated again at
     ``due_at``.
     """
-    waits = rescue.state == Rescue.State.WAITING and rescue.hold == Rescue.Hold.GUARD
-    return localization.stored(rescue.because) if waits else ""
+    return localization.stored(rescue.because) if is_held_back(rescue) else ""
+
+
+def is_held_back(rescue: Rescue) -> bool:
+    """Returns whether a guard, a pause or the mode holds back a rescue under way."""
+    return rescue.state == Rescue.State.WAITING and rescue.hold == Rescue.Hold.GUARD
 
 
 def passed_over(rescue: Rescue) -> list[PassedOver]:

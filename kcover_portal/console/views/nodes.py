@@ -39,6 +39,7 @@ from kcover_portal.console.reads import (
     timeline,
     waits,
 )
+from kcover_portal.console.reads.wait import Wait
 from kcover_portal.console.views.saved_views import opens_first
 from kcover_portal.fleet import queries as fleet_queries
 from kcover_portal.fleet.models import Node
@@ -137,7 +138,7 @@ def node(request: Request, cluster: str, name: str) -> HttpResponse:
         "incidents": opened,
         "rescue": active,
         "rescues": Rescue.objects.filter(node=row).count(),
-        "wait": waits.of(active, list(active.steps.all())) if active else None,
+        "wait": _wait(active) if active else None,
         "decisions": list(Decision.objects.filter(node=row).select_related("incident")[:5]),
         "not_ready": not_ready.of([tile] if tile else [], out_of_reach=away, now=now),
         "why": timeline.why_not_healing(row, state=state, open_incidents=opened, now=now),
@@ -240,6 +241,11 @@ def end_probation(request: Request, cluster: str, name: str) -> HttpResponse:
         verb=_("End probation"),
         icon="hourglass",
     )
+
+
+def _wait(active: Rescue) -> Wait | None:
+    steps = list(active.steps.all())
+    return waits.of(active, steps, waits.ends_of_validations([steps]))
 
 
 def _find(request: Request, cluster: str, name: str) -> Node:

@@ -100,7 +100,7 @@ def rescue(request: Request, pk: int) -> HttpResponse:
         "done": done,
         "total": total,
         "due_at": reads.countdown(row, now=now),
-        "wait": waits.of(row, steps),
+        "wait": waits.of(row, steps, waits.ends_of_validations([steps])),
         "verified": {True: "yes", False: "no", None: "untried"}[row.verified],
         "entries": records.of_people(entries, rescue=row.pk),
         "approvals": list(row.approvals.all()),

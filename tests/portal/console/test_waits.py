@@ -1,20 +1,33 @@
 """Until when a step waits, what happens then, and how far a rescue is."""
 
+from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from kcover import reasons
-from kcover_portal.console.reads import rescues, waits
+from kcover.checks import autopilot
+from kcover.validation import profiles
+from kcover_portal.accounts.queries import Scope
+from kcover_portal.checks.models import CheckRun, CheckTarget, Validation
+from kcover_portal.checks.services import node_checks
+from kcover_portal.console.reads import guard_holds, overview, rescues, waits
+from kcover_portal.console.reads.wait import Wait
+from kcover_portal.fleet.models import Command
+from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Rescue, Step
+from tests.portal.rescue import agents
+from tests.portal.rescue.test_actions_validate import POLICY, until_validating
 from tests.portal.rescue.world import World
 
 pytestmark = pytest.mark.django_db
 
 
-def wait_of(rescue: Rescue) -> waits.Wait | None:
-    return waits.of(rescue, list(rescue.steps.all()))
+def wait_of(rescue: Rescue) -> Wait | None:
+    steps = list(rescue.steps.all())
+    return waits.of(rescue, steps, waits.ends_of_validations([steps]))
 
 
 def test_a_reboot_shows_how_long_it_waits_and_that_a_person_decides_then(person, world: World) -> None:
@@ -24,7 +37,7 @@ def test_a_reboot_shows_how_long_it_waits_and_that_a_person_decides_then(person,
     step = rescue.steps.get(name="reboot")
     asked = step.typed_progress.requested_at
     found = wait_of(rescue)
-    assert found == waits.Wait(asked + timedelta(seconds=world.cluster.ready_within), waits.THEN_A_PERSON)
+    assert found == Wait(asked + timedelta(seconds=world.cluster.ready_within), waits.THEN_A_PERSON)
     client = person("viewer")
     for page in ("/", f"/rescues/{rescue.pk}/", "/nodes/c1/gpu-1/"):
         assert str(waits.THEN_A_PERSON) in client.get(page).content.decode(), page
@@ -48,14 +61,14 @@ def test_a_drain_shows_its_deadline_and_what_follows(
 ) -> None:
     rescue = Rescue(cluster=world.cluster, state="waiting")
     step = drain_step(started_at=world.now, args={"seconds": 600, "on_timeout": choice}, progress=progress)
-    assert waits.of(rescue, [step]) == waits.Wait(world.now + timedelta(seconds=seconds), then)
+    assert waits.of(rescue, [step], {}) == Wait(world.now + timedelta(seconds=seconds), then)
 
 
 def test_a_held_wait_has_no_end(world: World) -> None:
     held = drain_step(started_at=world.now, progress={"held_since": world.now.isoformat()})
-    assert waits.of(Rescue(cluster=world.cluster, state="waiting"), [held]) is None
+    assert waits.of(Rescue(cluster=world.cluster, state="waiting"), [held], {}) is None
     blocked = Rescue(cluster=world.cluster, state="waiting", hold=Rescue.Hold.GUARD)
-    assert waits.of(blocked, [drain_step(started_at=world.now)]) is None
+    assert waits.of(blocked, [drain_step(started_at=world.now)], {}) is None
 
 
 def test_a_denied_plan_is_not_done_and_looks_are_no_attempts(person, world: World) -> None:
@@ -87,7 +100,7 @@ def test_each_wait_of_a_verification_has_its_own_end(
     world.cluster.hold_down = 180
     progress = {"silent_at": (world.now + timedelta(minutes=2)).isoformat()}
     step = Step(index=1, name="verify", state="waiting", started_at=world.now, because=why.to_json(), progress=progress)
-    found = waits.of(Rescue(cluster=world.cluster, state="waiting"), [step])
+    found = waits.of(Rescue(cluster=world.cluster, state="waiting"), [step], {})
     if minutes is None:
         assert found is None
         return
@@ -100,5 +113,119 @@ def test_a_verification_counts_from_the_boot_after_the_repair(world: World) -> N
     ready = Step(index=0, name="ready", state="done", finished_at=world.now - timedelta(minutes=1))
     why = reasons.of("verify_waits_for_agent").to_json()
     step = Step(index=1, name="verify", state="waiting", started_at=world.now, because=why)
-    found = waits.of(Rescue(cluster=world.cluster, state="waiting"), [ready, step])
-    assert found == waits.Wait(world.now + timedelta(minutes=4), waits.THEN_A_PERSON)
+    found = waits.of(Rescue(cluster=world.cluster, state="waiting"), [ready, step], {})
+    assert found == Wait(world.now + timedelta(minutes=4), waits.THEN_A_PERSON)
+
+
+# --- validations
+
+
+def test_a_validation_shows_when_the_agent_must_have_answered(make: Callable[..., World], person) -> None:
+    world = make(policy=POLICY, nodes=1)
+    agents.comes_up(world)
+    row = until_validating(world)
+    target = row.run.targets.get()
+    limit = autopilot.time_limit(row.run.checks, level=row.run.level)
+    assert limit == profiles.DEFAULTS["light"].time_limit
+    until = target.requested_at + node_checks.PICKUP_TIMEOUT + limit
+    assert wait_of(world.rescue()) == Wait(until, waits.THEN_NOT_PROVEN)
+    client = person("viewer")
+    for page in ("/", f"/rescues/{world.rescue().pk}/", "/nodes/c1/gpu-1/"):
+        assert str(waits.THEN_NOT_PROVEN) in client.get(page).content.decode(), page
+
+
+@pytest.mark.parametrize("code", waits.ENDS_OF_VALIDATION)
+def test_a_validation_that_has_not_begun_has_no_fixed_end(world: World, code: str) -> None:
+    params = {"validation_waits_for_gpus": {"pods": "a/b"}, "validation_not_begun": {"validation": "1", "profile": "x"}}
+    why = reasons.of(code, **params.get(code, {})).to_json()
+    step = Step(index=1, name="validate", state="waiting", started_at=world.now, because=why)
+    found = waits.of(Rescue(cluster=world.cluster, state="waiting"), [step], {})
+    assert found == Wait(None, waits.ENDS_OF_VALIDATION[code])
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_the_validations_of_all_rescues_take_one_statement(
+    world: World, django_assert_num_queries: Callable[[int], Any], number: int
+) -> None:
+    for at in range(number):
+        world.kube.add_node(f"n-{at}", gpus=8)
+    world.sync()
+    for at in range(number):
+        node = world.node(f"n-{at}")
+        common = {"cluster": world.cluster, "requested_at": world.now, "requested_by": "rescue"}
+        run = CheckRun.objects.create(**common)
+        validation = Validation.objects.create(**common, run=run, profile="light", document={}, state="running")
+        command = Command.objects.create(
+            node=node,
+            kind="run_check",
+            key=f"k-{at}",
+            created_at=world.now,
+            expires_at=world.now + timedelta(minutes=at),
+        )
+        CheckTarget.objects.create(run=run, node=node, place=0, batch=0, state="requested", command=command)
+        rescue = Rescue.objects.create(
+            cluster=world.cluster, node=node, state="waiting", requested_by="x", opened_at=world.now, due_at=world.now
+        )
+        progress = {"validation": validation.pk, "profile": "light"}
+        Step.objects.create(
+            rescue=rescue, index=0, name="validate", state="waiting", started_at=world.now, progress=progress
+        )
+    with django_assert_num_queries(4):  # rescues, steps, approvals, validations
+        found = overview.active(Scope.of(world.cluster), now=world.now)
+    assert [one.wait and one.wait.until for one in found] == [world.now + timedelta(minutes=at) for at in range(number)]
+
+
+# --- guards
+
+
+def test_a_rescue_in_a_maintenance_window_is_held_until_its_end(person, world: World) -> None:
+    world.fault()
+    world.until_reboot_is_asked()
+    rescue = world.rescue()
+    until = world.now.replace(microsecond=0) + timedelta(hours=2)
+    why = reasons.of("maintenance", scope="c1", until=reasons.moment(until))
+    Rescue.objects.filter(pk=rescue.pk).update(state="waiting", hold="guard", because=why.to_json())
+    assert wait_of(world.rescue()) == Wait(until, guard_holds.THEN_GUARDS, held=True)
+    client = person("viewer")
+    for page in ("/", f"/rescues/{rescue.pk}/", "/nodes/c1/gpu-1/"):
+        assert str(guard_holds.THEN_GUARDS) in client.get(page).content.decode(), page
+    paused = reasons.both(why, reasons.of("paused"))
+    Rescue.objects.filter(pk=rescue.pk).update(because=paused.to_json())
+    assert wait_of(world.rescue()) == Wait(None, str(guard_holds.ENDS["paused"]), held=True)
+    assert str(guard_holds.ENDS["paused"]) in client.get(f"/rescues/{rescue.pk}/").content.decode()
+
+
+def test_the_window_that_holds_a_rescue_back_names_its_end(make: Callable[..., World]) -> None:
+    world = make(nodes=1)
+    world.kube.add_pod("a", "b", node="gpu-1")
+    world.kube.add_budget("a", "keep", match={})
+    world.fault()
+    world.work()
+    until = world.now.replace(microsecond=0) + timedelta(hours=1)
+    cluster_settings.open_maintenance(
+        world.cluster, starts_at=world.now, ends_at=until, reason="switches", actor="user:a", now=world.now
+    )
+    for _ in range(60):
+        world.pass_time(5)
+        world.work()
+        if world.rescue().hold == "guard":
+            break
+    assert wait_of(world.rescue()) == Wait(until, guard_holds.THEN_GUARDS, held=True)
+
+
+def test_every_guard_has_an_end_and_none_an_invented_time() -> None:
+    some = {
+        "breaker": {"isolated": 1, "eligible": 9, "within": "5 min", "limit": 1},
+        "budget": {"scope": "c1", "taken": 1, "limit": 1, "eligible": 9},
+        "floor": {"pool": "a", "healthy": 1, "floor": 1, "eligible": 9},
+        "excluded": {"node": "n", "label": "x"},
+        "none_eligible": {"cluster": "c1"},
+    }
+    for code, params in some.items():
+        found = guard_holds.of(reasons.of(code, **params))
+        assert found == Wait(None, str(guard_holds.ENDS[code]), held=True)
+    two = guard_holds.of(reasons.both(*(reasons.of(code, **some[code]) for code in ("budget", "breaker"))))
+    assert two is not None
+    assert all(str(guard_holds.ENDS[code]) in str(two.then) for code in ("budget", "breaker"))
+    assert guard_holds.of(reasons.of("cordoned")) is None
+    assert guard_holds.of(None) is None
