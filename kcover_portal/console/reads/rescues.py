@@ -142,6 +142,7 @@ def timeline(rescue: Rescue, steps: Sequence[Step], entries: Sequence[Entry], *,
     begun = rounds(steps)
     views = []
     for number, step in enumerate(steps, start=1):
+        own = [call for call in calls if call.step == step.index]
         seconds = left = width = None
         if step.started_at:
             seconds = max(0.0, ((step.finished_at or end) - step.started_at).total_seconds())
@@ -152,8 +153,8 @@ def timeline(rescue: Rescue, steps: Sequence[Step], entries: Sequence[Entry], *,
                 step=step,
                 number=number,
                 title=title(step),
-                facts=step_facts.of(step),
-                calls=[call for call in calls if call.step == step.index],
+                facts=[*step_facts.of(step), *step_facts.looks(step, calls=len(own))],
+                calls=own,
                 seconds=seconds,
                 left=round(left or 0, 1),
                 width=round(width or 0, 1),

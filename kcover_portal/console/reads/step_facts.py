@@ -48,6 +48,21 @@ def of(step: Step) -> list[tuple[str, Any]]:
     return facts
 
 
+def looks(step: Step, *, calls: int) -> list[tuple[str, str]]:
+    """How often the portal looked at the step, apart from the ``calls`` that it made for it; [] for a single look.
+
+    ``attempts`` counts each look: it is reserved with the claim, before anybody knows whether a call follows.
+    """
+    if step.attempts < 2:
+        return []
+    facts = [(_("Checked"), _times(step.attempts))]
+    return [*facts, (_("Called the cluster"), _times(calls))] if calls else facts
+
+
+def _times(number: int) -> str:
+    return ngettext("%(n)d time", "%(n)d times", number) % {"n": number}
+
+
 def deadline(step: Step) -> datetime | None:
     """Returns the time limit of a step under way; None if it has none."""
     if step.started_at is None or step.state not in ("running", "waiting") or step.name not in actions.ACTIONS:

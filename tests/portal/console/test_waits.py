@@ -12,7 +12,7 @@ from kcover.validation import profiles
 from kcover_portal.accounts.queries import Scope
 from kcover_portal.checks.models import CheckRun, CheckTarget, Validation
 from kcover_portal.checks.services import node_checks
-from kcover_portal.console.reads import guard_holds, overview, rescues, waits
+from kcover_portal.console.reads import guard_holds, overview, rescues, step_facts, waits
 from kcover_portal.console.reads.wait import Wait
 from kcover_portal.fleet.models import Command
 from kcover_portal.fleet.services import cluster_settings
@@ -71,12 +71,28 @@ def test_a_held_wait_has_no_end(world: World) -> None:
     assert waits.of(blocked, [drain_step(started_at=world.now)], {}) is None
 
 
-def test_a_denied_plan_is_not_done_and_looks_are_no_attempts(person, world: World) -> None:
+def test_looks_are_told_apart_from_calls(person, world: World) -> None:
+    world.fault()
+    world.until_reboot_is_asked()
+    reboot = Step.objects.get(rescue=world.rescue(), name="reboot")
+    before = reboot.attempts
+    for _ in range(3):
+        world.pass_time(60)
+        world.work()
+    reboot.refresh_from_db()
+    assert (reboot.state, reboot.attempts > before) == ("waiting", True)
+    shown = person("viewer").get(f"/rescues/{reboot.rescue_id}/").context["steps"]
+    looks = {view.step.name: step_facts.looks(view.step, calls=len(view.calls)) for view in shown}
+    [(_, checked), (_, called)] = looks["reboot"]
+    assert (checked, called) == (f"{reboot.attempts} times", "2 times")  # the state label and the command, however long
+    assert set(looks["reboot"]) <= set(next(view.facts for view in shown if view.step.name == "reboot"))
+    assert looks["cordon"] == []
+
+
+def test_a_denied_plan_is_not_done(world: World) -> None:
     world.fault()
     world.until_reboot_is_asked()
     rescue = world.rescue()
-    Step.objects.filter(rescue=rescue, name="reboot").update(attempts=176)
-    assert "176" not in person("viewer").get(f"/rescues/{rescue.pk}/").content.decode()
     services.cancel(rescue, actor="user:ann", reason="r", now=world.now)
     done, total = rescues.number_of(list(world.rescue().steps.all()))
     assert done < total
