@@ -77,6 +77,31 @@ REPAIRS = (
     Column("vendor", _("Vendor, ticket"), ("vendor", "ticket")),
     Column("reported", _("Reported"), ("reported_at",)),
 )
+# Logs are read by time; their pages go by key.
+AUDIT = (
+    Column("number", _("No."), numeric=True),
+    Column("at", _("Time"), ("pk",)),
+    Column("actor", _("Actor")),
+    Column("action", _("Action"), always=True),
+    Column("target", _("Target")),
+    Column("details", _("Details")),
+)
+DELIVERIES = (
+    Column("number", _("No."), numeric=True),
+    Column("state", _("State")),
+    Column("channel", _("Channel")),
+    Column("message", _("Message"), always=True),
+    Column("at", _("Time"), ("pk",)),
+    Column("attempts", _("Attempts"), numeric=True),
+    Column("result", _("Result")),
+)
+DECISIONS = (  # the parts of a card
+    Column("node", _("Node"), always=True),
+    Column("rule", _("Rule")),
+    Column("at", _("Time"), ("pk",)),
+    Column("guards", _("Guards passed")),
+    Column("tried", _("Rules evaluated")),
+)
 PLACEMENTS = (
     Column("serial", _("Serial number"), ("part__serial",), always=True),
     Column("part", _("Part"), ("part__kind", "part__model")),

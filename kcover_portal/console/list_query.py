@@ -21,8 +21,8 @@ from kcover_portal.ledger.filtersets import Moment
 from kcover_portal.shared_reads import parameters as query_parameters
 
 KEY = re.compile("[0-9]{1,18}")  # a row's key in an address, within the range of the database
-OF_THE_PAGE = ("page", "sort", "before", "picked", "all", "columns", "view", "group")  # not about which rows a list has
-OF_THE_MOMENT = ("page", "before", "picked", "all", "view")  # no part of a saved view
+OF_THE_MOMENT = ("page", "before", "after", "picked", "all", "view")  # no part of a saved view
+OF_THE_PAGE = (*OF_THE_MOMENT, "sort", "columns", "group")  # not about which rows a list has
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class ListResult:
         return [
             (name, value)
             for name, values in self.parameters.lists()
-            if name not in ("columns", "page", "picked", "all")
+            if name not in ("columns", "page", "before", "after", "picked", "all")
             for value in values
         ]
 
@@ -221,7 +221,7 @@ def _bad_places(found: ListResult) -> Iterator[ParameterProblem]:
             if value and value not in known and name in found.listing.parameters:
                 reason = reasons.of("parameter_not_choice", given=value, known=", ".join(known) or "–")
                 yield ParameterProblem(name, value, reason)
-    for name in ("page", "before"):
+    for name in ("page", "before", "after"):
         value = given.get(name, "") or ""
         if value and not KEY.fullmatch(value):
             yield ParameterProblem(name, value, reasons.of("parameter_not_number", given=value))

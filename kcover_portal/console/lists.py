@@ -125,6 +125,7 @@ DECISIONS = Listing(
         ),
     },
     convert={"because": sentences, "tried": _tried, "steps": masked_addresses.mask},
+    table=list_columns.DECISIONS,
 )
 RESCUES = Listing(
     "rescues",
@@ -153,6 +154,7 @@ AUDIT = Listing(
         *("data", "previous", "digest"),
     ),
     convert={"data": masked_addresses.mask},
+    table=list_columns.AUDIT,
 )
 REVISIONS = Listing(
     "revisions",
@@ -171,6 +173,7 @@ DELIVERIES = Listing(
         **own_columns("state", "test", "subject", "text", "attempts", "because", "opened_at", "due_at", "closed_at"),
     },
     convert={"because": reasons.text},
+    table=list_columns.DELIVERIES,
 )
 CHECK_RUNS = Listing(
     "check-runs",

@@ -8,7 +8,7 @@ from django.views.decorators.http import require_GET, require_POST
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.anchors.models import Verification
-from kcover_portal.console import forms, lists
+from kcover_portal.console import forms, keyset_pages, lists
 from kcover_portal.console.access import Request, signed_in
 from kcover_portal.console.views.saved_views import opens_first
 from kcover_portal.shared_reads import audit as shared
@@ -20,19 +20,12 @@ PAGE_ROWS = 100
 @signed_in
 @opens_first("audit")
 def audit(request: Request) -> HttpResponse:
-    """Entries, newest first, paged by key so that pages do not shift."""
+    """Entries, newest or oldest first, paged by key so that pages do not shift."""
     found = lists.find(lists.AUDIT, request.user, request.GET)
-    rows = found.rows
-    before = request.GET.get("before", "")
-    if lists.KEY.fullmatch(before):
-        rows = rows.filter(pk__lt=int(before))
-    entries = list(rows.order_by("-pk")[: PAGE_ROWS + 1])
     context = {
         "found": found,
         "form": forms.shown(request, found, "q", "cluster", "actor", "verb", "node", "since", "until"),
-        "entries": entries[:PAGE_ROWS],
-        "older": entries[PAGE_ROWS - 1].pk if len(entries) > PAGE_ROWS else None,
-        "before": before,
+        "log": keyset_pages.page(found, found.rows, size=PAGE_ROWS),
         "filtered": bool(found.query),
         "streams": accounts.may(request.user, Verb.STREAM_AUDIT, None),
     }

@@ -91,12 +91,12 @@ def occurrences(request: Request) -> HttpResponse:
 @signed_in
 @opens_first("decisions")
 def decisions(request: Request) -> HttpResponse:
-    """Every decision about a fault, newest first."""
+    """Every decision about a fault, newest or oldest first."""
     found = lists.find(lists.DECISIONS, request.user, request.GET)
     context = {
         "found": found,
         "form": forms.shown(request, found, "q", "cluster", "answer", "mode", "policy", "since", "until"),
-        "page": _page(request, found.rows.select_related("node__cluster", "incident")),
+        "page": _page(request, found.ordered().select_related("node__cluster", "incident")),
         "any": found.seen.exists(),
     }
     return render(request, "console/pages/decisions.html", context)

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
-from kcover_portal.console import form_dialog, forms, lists, presentation
+from kcover_portal.console import form_dialog, forms, keyset_pages, lists, presentation
 from kcover_portal.console.access import Request, lead, require, signed_in
 from kcover_portal.console.forms import channels
 from kcover_portal.console.settings_dialogs import SettingsDialogs
@@ -26,22 +26,15 @@ PAGE_ROWS = 50
 @require_GET
 @signed_in
 def notifications(request: Request) -> HttpResponse:
-    """Channels with their routes, and deliveries, newest first, paged by key."""
+    """Channels with their routes, and deliveries, newest or oldest first, paged by key."""
     require(request, Verb.WRITE_CHANNELS, None)
     found = lists.find(lists.DELIVERIES, request.user, request.GET)
-    rows = found.rows
-    before = request.GET.get("before", "")
-    if lists.KEY.fullmatch(before):
-        rows = rows.filter(pk__lt=int(before))
-    deliveries = list(rows.order_by("-pk").prefetch_related("notices")[: PAGE_ROWS + 1])
     context = {
         "channels": [(channel, _state(channel)) for channel in queries.channels()],
         "kinds": Channel.Kind.choices,
         "found": found,
         "form": forms.shown(request, found, "state", "channel", "kind", "cluster"),
-        "deliveries": deliveries[:PAGE_ROWS],
-        "older": deliveries[PAGE_ROWS - 1].pk if len(deliveries) > PAGE_ROWS else None,
-        "before": before,
+        "log": keyset_pages.page(found, found.rows.prefetch_related("notices"), size=PAGE_ROWS),
         "filtered": bool(found.query),
     }
     return render(request, "console/pages/notifications.html", context)
