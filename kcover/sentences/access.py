@@ -16,6 +16,7 @@ SENTENCES: Mapping[str, str] = {
     "verbs_beyond_own": _("You can grant only verbs that you have there. You do not have {verbs}."),
     "user_stronger": _("User {user} has more rights than you. Ask an admin of all clusters."),
     "pool_without_cluster": _("A pool belongs to a cluster. Name the cluster."),
+    "view_not_shared": _("View {name} is not shared any more."),
     "view_name_taken": _("You already have a view named {name} of this list. Choose another name."),
     "view_query_long": _("The filters of this view have more than {most} characters. Use fewer filters."),
     "views_full": _("You have {most} saved views. Delete one first."),

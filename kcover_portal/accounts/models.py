@@ -164,6 +164,23 @@ class SavedView(models.Model):
         return self.name
 
 
+class SharedFirstView(models.Model):
+    """A list opens for a person with the shared view of somebody else, in place of a view of their own.
+
+    It ends with the sharing: ``services.saved_views.first_view`` asks whether an active person still shares the view.
+    """
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="shared_first_views")
+    listing = models.CharField(max_length=40, help_text="the list's name, as the view has it")
+    view = models.ForeignKey(SavedView, on_delete=models.CASCADE, related_name="first_of")
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=("user", "listing"), name="one_shared_first_view_a_list"),)
+
+    def __str__(self) -> str:
+        return f"{self.listing} of {self.user_id}"
+
+
 class Session(AbstractBaseSession):
     """A session of a browser. ``services.session_store`` refuses it once it is idle or too old.
 

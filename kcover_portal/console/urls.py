@@ -179,6 +179,7 @@ urlpatterns = [
     path("views/<slug:name>/new/", saved_views.save, name="view-new"),
     path("views/<int:pk>/change/", saved_views.change, name="view-change"),
     path("views/<int:pk>/delete/", saved_views.delete, name="view-delete"),
+    path("views/<int:pk>/first/", saved_views.open_first, name="view-first"),
     path("views/<int:pk>/withdraw/", saved_views.withdraw, name="view-withdraw"),
     path("clusters/new/", clusters.new_cluster, name="cluster-new"),
     path("clusters/<slug:name>/next/", clusters.next_steps, name="cluster-next"),

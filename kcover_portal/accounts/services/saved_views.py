@@ -4,11 +4,11 @@ from collections.abc import Callable
 from datetime import datetime
 
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from kcover import audit, reasons
 from kcover_portal.accounts import queries
-from kcover_portal.accounts.models import SavedView, User, Verb
+from kcover_portal.accounts.models import SavedView, SharedFirstView, User, Verb
 from kcover_portal.accounts.services.tokens import Refused
 from kcover_portal.ledger import services as ledger
 
@@ -73,7 +73,36 @@ def withdraw(view: SavedView, *, actor: str, now: datetime) -> None:
     with transaction.atomic():
         _own(view.user)
         if SavedView.objects.filter(pk=view.pk, shared=True).update(shared=False):
+            view.first_of.all().delete()
             ledger.record("", audit.ViewWithdrawn(**_of(view)), actor=actor, now=now)
+
+
+def shared_by_others(user: User) -> QuerySet[SavedView]:
+    """The views that other active people share."""
+    return SavedView.objects.filter(shared=True, user__is_active=True).exclude(user=user)
+
+
+def first_view(user: User, listing: str) -> SavedView | None:
+    """The view with which the list opens for the person: one of their own, or one that somebody else shares."""
+    own, shared = Q(user=user, opens_first=True), Q(first_of__user=user, shared=True, user__is_active=True)
+    return SavedView.objects.filter(own | shared, listing=listing).first()
+
+
+def open_with(user: User, view: SavedView, *, opens_first: bool) -> None:
+    """Makes the list open for the person with somebody else's view, or not any more.
+
+    Raises Refused if the view is not shared.
+    """
+    with transaction.atomic():
+        own = _own(user).filter(listing=view.listing)
+        rows = SharedFirstView.objects.filter(user=user, listing=view.listing)
+        if not opens_first:
+            rows.filter(view=view).delete()
+            return
+        if not shared_by_others(user).filter(pk=view.pk).exists():
+            raise Refused(reasons.of("view_not_shared", name=view.name))
+        own.filter(opens_first=True).update(opens_first=False)
+        SharedFirstView.objects.update_or_create(user=user, listing=view.listing, defaults={"view": view})
 
 
 def _write(view: SavedView, *, name: str, shared: bool, opens_first: bool, now: datetime) -> None:
@@ -84,7 +113,9 @@ def _write(view: SavedView, *, name: str, shared: bool, opens_first: bool, now: 
     before = (view.shared, view.name)
     if opens_first:
         others.filter(opens_first=True).update(opens_first=False)
+        SharedFirstView.objects.filter(user=view.user, listing=view.listing).delete()
     if view.shared and not shared:
+        view.first_of.all().delete()
         ledger.record("", audit.ViewWithdrawn(**_of(view)), actor=queries.actor(view.user), now=now)
     view.name, view.shared, view.opens_first = name, shared, opens_first
     view.save()

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q
 from django.http import QueryDict
 
 from kcover import reasons
 from kcover_portal.accounts import queries as accounts
-from kcover_portal.accounts.models import SavedView, User, Verb
+from kcover_portal.accounts.models import SavedView, SharedFirstView, User, Verb
 from kcover_portal.accounts.services import Refused
 from kcover_portal.console import lists
 from kcover_portal.console.list_query import ListResult
@@ -24,12 +24,16 @@ PAGES: Final = {  # lists with saved views, and their pages
 
 @dataclass(frozen=True, slots=True)
 class ViewTab:
-    """A saved view; ``here``: the list shows it now; ``withdrawable``: the person may stop sharing another's view."""
+    """A saved view; ``here``: the list shows it now; ``withdrawable``: the person may stop sharing another's view.
+
+    ``first``: the list opens with it for this person.
+    """
 
     view: SavedView
     own: bool
     here: bool
     withdrawable: bool
+    first: bool
 
 
 def checked_query(user: User, listing: str, query: str) -> str:
@@ -47,10 +51,13 @@ def of(user: User, found: ListResult) -> Sequence[ViewTab]:
     if found.listing.name not in PAGES:
         return ()
     shared = Q(shared=True, user__is_active=True)
-    rows = SavedView.objects.filter(Q(user=user) | shared, listing=found.listing.name).select_related("user")
+    rows = SavedView.objects.filter(Q(user=user) | shared, listing=found.listing.name)
+    rows = rows.select_related("user").annotate(
+        first=Exists(SharedFirstView.objects.filter(view=OuterRef("pk"), user=user))
+    )
     here, withdraws = found.view_query, accounts.may(user, Verb.ADMINISTER, None)
     return [
-        ViewTab(row, own, row.query == here, withdraws and not own)
+        ViewTab(row, own, row.query == here, withdraws and not own, row.opens_first if own else row.first)
         for row in rows[:MAX_SHOWN]
         for own in (row.user_id == user.pk,)
     ]

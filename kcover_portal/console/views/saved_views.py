@@ -34,7 +34,7 @@ def opens_first(name: str) -> Callable[[View[P]], View[P]]:
         @wraps(view)
         def led(request: Request, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
             if not request.GET and not request.htmx:
-                first = SavedView.objects.filter(user=request.user, listing=name, opens_first=True).first()
+                first = saved_views.first_view(request.user, name)
                 if first is not None and first.query:
                     return redirect(f"{request.path}?{first.query}")
             return view(request, *args, **kwargs)
@@ -100,6 +100,25 @@ def delete(request: Request, pk: int) -> HttpResponse:
     text = _("The rows of the list stay as they are.")
     back = _page(row.listing, QueryDict(row.query))
     form = Form(request.POST if request.method == "POST" else None)
+    return form_dialog.act(request, form, do, back=back, address=address, text=text, **look)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def open_first(request: Request, pk: int) -> HttpResponse:
+    """Open a list with the shared view of somebody else, or not any more."""
+    row = get_object_or_404(saved_views.shared_by_others(request.user).select_related("user"), pk=pk)
+    opens = row.first_of.filter(user=request.user).exists()
+
+    def do(given: dict[str, Any], now: datetime) -> None:
+        saved_views.open_with(request.user, row, opens_first=not opens)
+
+    title = _("Do not open the list with view %(name)s?") if opens else _("Open the list with view %(name)s?")
+    look: dict[str, Any] = {"title": title % {"name": row.name}, "verb": _("Save"), "icon": "home"}
+    text = _("It stays %(person)s's view. If it is not shared any more, the list opens without it.")
+    form = Form(request.POST if request.method == "POST" else None)
+    address, back = reverse("console:view-first", args=(pk,)), _page(row.listing, QueryDict(row.query))
+    text = text % {"person": row.user.get_username()}
     return form_dialog.act(request, form, do, back=back, address=address, text=text, **look)
 
 

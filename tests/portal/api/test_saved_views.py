@@ -92,3 +92,20 @@ def test_sharing_needs_the_role_everywhere_of_person_and_token_and_admins_withdr
     assert names(vera) == [("Red ones", True, False)]
     verbs = Entry.objects.filter(verb__startswith="view.").order_by("pk").values_list("verb", flat=True)
     assert list(verbs) == ["view.shared", "view.withdrawn"]
+
+
+def test_a_list_opens_with_the_shared_view_of_somebody_else(api) -> None:
+    _, omar = api("operator")
+    key = omar.call("post", "views", {**RED, "shared": True, "opens_first": True}).json()["id"]
+    _, vera = api("viewer", kind="operator")
+    assert names(vera) == [("Red ones", False, False)]
+    assert vera.call("patch", f"views/{key}", {"opens_first": True}).json()["opens_first"] is True
+    assert names(vera) == [("Red ones", False, True)]
+    assert names(omar) == [("Red ones", True, True)]
+    assert vera.client.get("/nodes/").url == f"/nodes/?{QUERY}"
+    for body in ({"name": "x"}, {"name": "x", "opens_first": False}, {"shared": False}, {}):
+        assert vera.call("patch", f"views/{key}", body).status_code == 404, body
+    assert vera.call("patch", f"views/{key}", {"opens_first": False}).json()["opens_first"] is False
+    assert names(omar) == [("Red ones", True, True)]
+    omar.call("patch", f"views/{key}", {"shared": False})
+    assert vera.call("patch", f"views/{key}", {"opens_first": True}).status_code == 404

@@ -4,7 +4,7 @@ import pytest
 from django.contrib.auth import get_user_model
 
 from kcover import audit
-from kcover_portal.accounts.models import SavedView
+from kcover_portal.accounts.models import SavedView, SharedFirstView
 from kcover_portal.accounts.services import Refused, saved_views
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.ledger.models import Entry
@@ -114,3 +114,63 @@ def test_filters_that_the_database_cannot_store_are_refused(person, world: World
     long = "&".join(f"pool=p{number}" for number in range(200))
     assert person("viewer").post(f"/views/nodes/new/?{long}", {"name": "x"}).status_code == 422
     assert not SavedView.objects.exists()
+
+
+def test_a_list_opens_with_the_shared_view_of_somebody_else(person, world: World):
+    owner, viewer = person("operator", name="omar"), person("viewer", name="vera")
+    owner.post(NEW, {"name": "Ours", "shared": "on", "opens_first": "on"})
+    view = SavedView.objects.get(name="Ours")
+    first = f"/views/{view.pk}/first/"
+    assert viewer.get("/nodes/").status_code == 200  # the owner's choice is the owner's own
+    assert first in viewer.get(f"/nodes/?{QUERY}").content.decode()
+    assert owner.get(first).status_code == 404
+    assert viewer.get(first).status_code == 200
+    assert not SharedFirstView.objects.exists()
+    assert viewer.post(first).status_code == 302
+    assert viewer.get("/nodes/").url == f"/nodes/?{QUERY}"
+    assert owner.get("/nodes/").url == f"/nodes/?{QUERY}"
+    [tab] = viewer.get(f"/nodes/?{QUERY}").context["saved"]
+    assert (tab.own, tab.first) == (False, True)
+    viewer.post(first)
+    assert viewer.get("/nodes/").status_code == 200
+
+    viewer.post(first)
+    assert viewer.post("/views/nodes/new/?pool=blue", {"name": "Mine", "opens_first": "on"}).status_code == 302
+    assert (viewer.get("/nodes/").url, SharedFirstView.objects.count()) == ("/nodes/?pool=blue", 0)
+    viewer.post(first)
+    assert viewer.get("/nodes/").url == f"/nodes/?{QUERY}"
+    assert not SavedView.objects.get(name="Mine").opens_first
+
+
+def test_a_view_that_is_not_shared_any_more_opens_no_list(person, world: World):
+    owner, viewer, admin = person("operator", name="omar"), person("viewer"), person("admin")
+    for end in ("change", "withdraw", "delete", "inactive"):
+        owner.post(NEW, {"name": end, "shared": "on"})
+        view = SavedView.objects.get(name=end)
+        viewer.post(f"/views/{view.pk}/first/")
+        assert viewer.get("/nodes/").status_code == 302, end
+        if end == "change":
+            owner.post(f"/views/{view.pk}/change/", {"name": end})
+        elif end == "withdraw":
+            admin.post(f"/views/{view.pk}/withdraw/")
+        elif end == "delete":
+            owner.post(f"/views/{view.pk}/delete/")
+        else:
+            get_user_model().objects.filter(username="omar").update(is_active=False)
+        assert viewer.get("/nodes/").status_code == 200, end
+        assert viewer.post(f"/views/{view.pk}/first/").status_code == 404, end
+    own = SavedView.objects.filter(shared=False).first()
+    with pytest.raises(Refused) as refused:
+        saved_views.open_with(get_user_model().objects.get(username__startswith="viewer"), own, opens_first=True)
+    assert refused.value.reason.code == "view_not_shared"
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_more_shared_views_take_no_more_statements(person, world: World, django_assert_num_queries, number: int):
+    owner, viewer = person("operator", name="omar"), person("viewer")
+    for at in range(number):
+        owner.post(NEW, {"name": f"v-{at}", "shared": "on"})
+        viewer.post(f"/views/{SavedView.objects.latest('pk').pk}/first/")
+    viewer.get(f"/nodes/?{QUERY}")
+    with django_assert_num_queries(4):
+        assert viewer.get("/nodes/").status_code == 302

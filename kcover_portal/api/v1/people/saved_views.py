@@ -15,7 +15,7 @@ from rest_framework.response import Response
 
 from kcover import reasons
 from kcover_portal.accounts import queries
-from kcover_portal.accounts.models import ApiToken, SavedView, User, Verb
+from kcover_portal.accounts.models import ApiToken, SavedView, SharedFirstView, User, Verb
 from kcover_portal.accounts.services import saved_views
 from kcover_portal.api import http_errors
 from kcover_portal.api.authentication import principal
@@ -27,11 +27,11 @@ DRY_RUN = OpenApiParameter("dry_run", bool, description="check the view and retu
 
 
 class ViewSerializer(serializers.ModelSerializer[SavedView]):
-    """A query of a list under a name. ``opens_first`` is False in views of others."""
+    """A query of a list under a name. ``opens_first``: the caller's list opens with it, also with somebody else's."""
 
     owner = serializers.CharField(source="user.username", read_only=True)
     own = serializers.SerializerMethodField()
-    opens_first = serializers.SerializerMethodField(help_text="the owner's list opens with it")
+    opens_first = serializers.SerializerMethodField(help_text="the caller's list opens with it")
 
     class Meta:
         model = SavedView
@@ -41,7 +41,9 @@ class ViewSerializer(serializers.ModelSerializer[SavedView]):
         return bool(row.user_id == self.context["person"])
 
     def get_opens_first(self, row: SavedView) -> bool:
-        return bool(row.opens_first and row.user_id == self.context["person"])
+        if row.user_id == self.context["person"]:
+            return row.opens_first
+        return row.pk in self.context["first"]
 
 
 class ViewPatch(base.StrictSerializer):
@@ -90,11 +92,12 @@ class Views(base.ReadViewSet[SavedView]):
         return rows.filter(Q(user=queries.owner_of(principal(self.request))) | Q(shared=True, user__is_active=True))
 
     def get_serializer_context(self) -> dict[str, Any]:
-        """Adds the key of the person."""
+        """Adds the key of the person, and the views of others with which lists open for them."""
         if getattr(self, "swagger_fake_view", False):
-            return {**super().get_serializer_context(), "person": None}
+            return {**super().get_serializer_context(), "person": None, "first": ()}
         person = queries.owner_of(principal(self.request))
-        return {**super().get_serializer_context(), "person": person.pk if person else None}
+        first = SharedFirstView.objects.filter(user=person).values_list("view", flat=True) if person else ()
+        return {**super().get_serializer_context(), "person": person.pk if person else None, "first": set(first)}
 
     @extend_schema(parameters=[DRY_RUN], request=ViewBody, responses={200: ViewSerializer, 201: ViewSerializer})
     @once
@@ -116,10 +119,16 @@ class Views(base.ReadViewSet[SavedView]):
 
     @extend_schema(request=ViewPatch, responses=ViewSerializer)
     def partial_update(self, request: Request, pk: int) -> Response:
-        """Renames a view of one's own, shares it, or makes the list open with it."""
+        """Renames a view of one's own, shares it, or makes the list open with it.
+
+        Of a view that somebody else shares, only ``opens_first`` can be set: for the caller's own list.
+        """
         base.known_only(request)
-        row = self._own(request, pk)
         body: dict[str, Any] = base.body_of(request, ViewPatch)
+        if body.keys() == {"opens_first"} and (others := self._of_others(request, pk)) is not None:
+            saved_views.open_with(_person(request), others, opens_first=body["opens_first"])
+            return self._shown(others, HTTPStatus.OK)
+        row = self._own(request, pk)
         if body.get("shared") and not row.shared:
             _require_share(request)
         fields = {name: body.get(name, getattr(row, name)) for name in ("name", "shared", "opens_first")}
@@ -146,6 +155,9 @@ class Views(base.ReadViewSet[SavedView]):
 
     def _own(self, request: Request, pk: int) -> SavedView:
         return get_object_or_404(SavedView.objects.select_related("user"), pk=pk, user=_person(request))
+
+    def _of_others(self, request: Request, pk: int) -> SavedView | None:
+        return saved_views.shared_by_others(_person(request)).select_related("user").filter(pk=pk).first()
 
     def _shown(self, row: SavedView, status: HTTPStatus) -> Response:
         return Response(self.get_serializer(row).data, status=status)
