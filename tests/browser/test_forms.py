@@ -1,8 +1,10 @@
 """Forms that need a script: an approval link, a dialog with checkboxes, and a try beside the policy."""
 
+import re
+
 from playwright.sync_api import expect
 
-from tests.browser.conftest import Open
+from tests.browser.conftest import Open, TakeNode
 from tests.browser.pages import clicks, live, violations, violations_in_both_themes
 
 
@@ -90,3 +92,35 @@ def test_a_selection_of_nodes_is_put_under_maintenance_and_the_frame_stays(open_
     dialog = page.get_by_role("dialog")
     expect(dialog.locator(".scope-sum strong")).to_have_text("2 nodes")
     assert len(dialog.get_by_label("Names").input_value().split(", ")) == 2
+
+
+def test_a_node_is_excluded_by_a_scope_and_the_exclusion_is_ended(open_page: Open, take_node: TakeNode):
+    node = take_node()
+    page = open_page("/safety/")
+    live(page)
+    dialog = page.get_by_role("dialog")
+    page.get_by_role("link", name="What the guards allow", exact=True).click()
+    dialog.get_by_label("Select nodes by").select_option("nodes")
+    dialog.get_by_label("Names").fill(node)
+    expect(dialog.locator(".scope-sum strong")).to_have_text("1 node")
+    assert violations_in_both_themes(page) == []
+    page.keyboard.press("Escape")
+    page.get_by_role("link", name="Exclude nodes", exact=True).click()
+    dialog.get_by_label("Select nodes by").select_option("nodes")
+    dialog.get_by_label("Names").fill(node)
+    expect(dialog.locator(".scope-sum strong")).to_have_text("1 node")
+    assert violations_in_both_themes(page) == []
+    dialog.get_by_role("button", name="Preview").click()
+    expect(dialog).to_contain_text("Exclude 1 node")
+    dialog.get_by_label("Reason").fill("lent to the lab")
+    dialog.get_by_role("button", name="Exclude: 1").click()
+    expect(dialog).to_contain_text("Result")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("link", name=node, exact=True)).to_be_visible()
+    page.get_by_role("link", name=node, exact=True).click()
+    page.locator("#act-end_exclusion").click()
+    dialog.get_by_label("Reason").fill("back from the lab")
+    dialog.get_by_role("button", name="End exclusion").click()
+    expect(page).to_have_url(re.compile("/rescues/"))
+    page.goto(page.url.partition("/rescues/")[0] + f"/nodes/sim/{node}/")
+    expect(page.locator("#act-exclude")).to_be_visible()
