@@ -5,12 +5,23 @@ from datetime import datetime
 
 from kcover.decisions import guards
 from kcover.plans import lifecycle
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.accounts.models import User
 from kcover_portal.console.reads.bulk_actions import NODE_VERBS
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
+from kcover_portal.rescue.control import requests
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.queries import needs_person, standbys
+
+
+def offered_to(
+    user: User, node: Node, under_way: Rescue | None, open_incidents: Collection[Incident], *, now: datetime
+) -> Sequence[str]:
+    """``offered``, of which the person may use."""
+    acts = offered(node, under_way, open_incidents, now=now)
+    return [verb for verb in acts if accounts.may(user, requests.right_for(verb), node)]
 
 
 def offered(

@@ -16,6 +16,7 @@ from kcover_portal.accounts.models import User, Verb
 from kcover_portal.console import action_labels
 from kcover_portal.console.reads.bulk_actions import NODE_VERBS
 from kcover_portal.fleet.models import Node
+from kcover_portal.rescue.control import requests
 
 MIN_WORD = 3  # letters of an act's word that are enough
 MAX_NODES = 5
@@ -41,8 +42,9 @@ def _on_node(verb: str) -> SpokenAct:
     words: tuple[str | Promise, ...] = (verb, look.label)
     if verb in ("drain", "reboot"):  # the acts by which people rescue a node
         words += ("rescue", _("Rescue"))
+    right = requests.right_for(verb)
     return SpokenAct(
-        words, look.label, look.icon, Verb.REPAIR, lambda *place: reverse("console:node-act", args=(*place, verb))
+        words, look.label, look.icon, right, lambda *place: reverse("console:node-act", args=(*place, verb))
     )
 
 

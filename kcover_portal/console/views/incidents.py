@@ -136,7 +136,7 @@ def _verbs(request: Request, row: Incident) -> Sequence[str]:
     """The acts on its node, while the incident is open, for those who may do them."""
     if row.state != Incident.State.OPEN or row.node is None or not accounts.may(request.user, Verb.REPAIR, row.node):
         return ()
-    return node_acts.offered(row.node, rescues_of.open_on(row.node), [row], now=timezone.now())
+    return node_acts.offered_to(request.user, row.node, rescues_of.open_on(row.node), [row], now=timezone.now())
 
 
 def _around(row: Incident) -> str:

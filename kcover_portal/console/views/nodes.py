@@ -51,6 +51,7 @@ from kcover_portal.parts import queries as parts
 from kcover_portal.parts.models import Part
 from kcover_portal.repairs import queries as repairs
 from kcover_portal.rescue import services
+from kcover_portal.rescue.control import requests
 from kcover_portal.rescue.models import Decision, Rescue
 from kcover_portal.rescue.queries import burn_ins, probations
 from kcover_portal.runtime.services import concurrency_limits
@@ -144,7 +145,7 @@ def node(request: Request, cluster: str, name: str) -> HttpResponse:
         "why": timeline.why_not_healing(row, state=state, open_incidents=opened, now=now),
         "moments": timeline.of_node(row),
         "operates": (operates := accounts.may(request.user, Verb.REPAIR, row)),
-        "verbs": node_acts.offered(row, active, opened, now=now) if operates else (),
+        "verbs": node_acts.offered_to(request.user, row, active, opened, now=now) if operates else (),
         "reports": accounts.may(request.user, Verb.HANDLE_REPAIRS, row),
         "hardware": [one for one in parts.placed_in(row) if one.part.kind != Part.Kind.GPU],
         "repairs": list(repairs.open_repairs().filter(node=row)),
@@ -199,7 +200,7 @@ def act(request: Request, cluster: str, name: str, verb: str) -> HttpResponse:
     if verb not in bulk_actions.NODE_VERBS:
         raise Http404
     row = _find(request, cluster, name)
-    require(request, Verb.REPAIR, row)
+    require(request, requests.right_for(verb), row)
     now = timezone.now()
     with place_for_preview(request):
         plan = services.preview(row, verb, now=now)

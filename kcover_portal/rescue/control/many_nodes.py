@@ -10,7 +10,7 @@ from typing import Final
 
 from kcover import reasons
 from kcover_portal.accounts import queries as accounts
-from kcover_portal.accounts.models import Role, User, Verb
+from kcover_portal.accounts.models import Role, User
 from kcover_portal.fleet.models import Node
 from kcover_portal.rescue.control import requests
 from kcover_portal.rescue.lifecycle.create import RescueRefused
@@ -46,8 +46,9 @@ def preview_nodes(nodes: Iterable[Node], verb: str, *, who: accounts.Principal, 
     found = []
     budgets = blocking_budgets.Budgets()
     for node in nodes:
-        if not accounts.may(who, Verb.REPAIR, node):
-            found.append(NodePreview(node, [lacking(Verb.REPAIR)]))
+        right = requests.right_for(verb)
+        if not accounts.may(who, right, node):
+            found.append(NodePreview(node, [lacking(right)]))
             continue
         plan = requests.preview(node, verb, now=now, by_person=isinstance(who, User), budgets=budgets)
         found.append(NodePreview(node, plan.held_back, plan))
@@ -65,8 +66,9 @@ def request_nodes(
     results = []
     for node in nodes:
         try:
-            if not accounts.may(who, Verb.REPAIR, node):
-                raise RescueRefused(lacking(Verb.REPAIR))
+            right = requests.right_for(verb)
+            if not accounts.may(who, right, node):
+                raise RescueRefused(lacking(right))
             rescue = requests.request(
                 node,
                 verb,

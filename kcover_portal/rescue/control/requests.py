@@ -12,6 +12,7 @@ from kcover.decisions import guards
 from kcover.plans import kce_actions, plan
 from kcover.reasons import Reason
 from kcover_portal.accounts import queries as accounts
+from kcover_portal.accounts.models import Verb
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents import queries as incident_queries
@@ -31,8 +32,14 @@ BY_HAND = ("breaker", "rate")  # guards that a person's own request always overr
 # These end the rescue under way on the node first: an operator's decision to release or exclude a node prevails.
 ENDING = tuple(actions.names(lambda spec: spec.ends_rescue))
 DRAIN = actions.drain.SPEC.name
+END_EXCLUSION = actions.end_exclusion.SPEC.name
 
 Figures = Mapping[str, Any] | None  # of the guards; empty: limits do not apply; None: no guard was asked
+
+
+def right_for(verb: str) -> Verb:
+    """The right that a button of a node needs. To end an exclusion, which no guard may pass, needs that to override."""
+    return Verb.OVERRIDE if verb == END_EXCLUSION else Verb.REPAIR
 
 
 class PreconditionFailed(create.RescueRefused):
@@ -303,7 +310,7 @@ def _of_exclusion(node: Node, verb: str, *, by_person: bool) -> list[Reason]:
     excluded = node.labels.get(guards.EXCLUDE_LABEL) == "true"
     if verb == "exclude" and excluded:
         return [recheck_guards.excluded(node.name)]
-    if verb != "end_exclusion":
+    if verb != END_EXCLUSION:
         return []
     refusals = [] if by_person else [reasons.of("exclusion_ended_by_person")]
     if not excluded:

@@ -133,6 +133,10 @@ def test_a_person_excludes_a_node_after_a_preview_and_ends_the_exclusion(make, p
     assert not Rescue.objects.exists()
     assert client.post(f"{PAGE}exclude/", {"reason": "ticket 7"}).status_code == 302
     Node.objects.update(labels={"kcover.io/exclude": "true"})
+    assert client.post(f"{PAGE}end_exclusion/", {"reason": "ticket 7"}).status_code == 403
+    assert "end_exclusion" not in client.get(PAGE).context["verbs"]
+    client = person("approver")
+    assert "end_exclusion" in client.get(PAGE).context["verbs"]
     assert client.post(f"{PAGE}end_exclusion/", {"reason": "ticket 7"}).status_code == 302
     assert [row.steps.get().name for row in Rescue.objects.order_by("pk")] == ["exclude", "end_exclusion"]
     assert person("viewer").post(f"{PAGE}exclude/", {"reason": "x"}).status_code == 403

@@ -62,7 +62,7 @@ def test_many_exclusions_are_typed(person: Person, fleet: World) -> None:
 
 
 def test_the_excluded_nodes_are_the_scope_of_their_return(person: Person, fleet: World) -> None:
-    client = person("operator")
+    client = person("approver")
     address = f"{END}?cluster=c1&by=labels&which={LABEL}%3Dtrue"
     page = client.get("/safety/").content.decode()
     assert address.replace("&", "&amp;") in page

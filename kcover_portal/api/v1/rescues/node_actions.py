@@ -24,6 +24,7 @@ from kcover_portal.api.v1.reason_fields import ReasonSerializer
 from kcover_portal.api.v1.rescues.rescues import RescueSerializer, detailed
 from kcover_portal.fleet.models import Node
 from kcover_portal.rescue import services as rescue
+from kcover_portal.rescue.control import requests
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.runtime.services import concurrency_limits
 
@@ -118,7 +119,7 @@ class NodeAct(base.ActionView):
             base.body_of(request, base.ActSerializer)
             with base.place(request, concurrency_limits.CLUSTER_READS):
                 return self._preview(node, verb, by_person=isinstance(principal(request), User))
-        require(request, Verb.REPAIR, node)
+        require(request, requests.right_for(verb), node)
         body = base.body_of(request, NodeActBody)
         if body["override"]:
             _require_override(request, node)
