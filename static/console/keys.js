@@ -50,9 +50,13 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
-// Opens the dialog of the request that has the focus, else of the first one. No key alone approves anything.
+// Opens the dialog of the request that has the focus, or of the first one if nothing has: with the focus on another
+// node's row, the first request is not the one that the person means. No key alone approves anything.
 function answer(event) {
-  const place = document.activeElement.closest("article, li.need") ?? document.getElementById("main");
+  const focused = document.activeElement;
+  const main = document.getElementById("main");
+  const place = focused === document.body || focused === main ? main : focused.closest("article, li.need");
+  if (!place) return;
   const link = place.querySelector(`[data-answer="${event.key}"]`);
   if (!link) return;
   event.preventDefault();

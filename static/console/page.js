@@ -12,9 +12,26 @@ document.addEventListener("htmx:configRequest", (event) => {
 document.addEventListener("htmx:afterSwap", (event) => {
   if (event.detail.target !== dialog) return;
   if (!dialog.open) dialog.showModal();
-  dialog.querySelector("input:not([type=hidden])")?.focus();
+  focusFirst(dialog);
 });
 dialog.addEventListener("close", () => dialog.replaceChildren());
+
+// The same form on a page of its own: the first thing to do there is to type. What is above it stays in sight.
+function focusFirst(place) {
+  place?.querySelector("input:not([type=hidden])")?.focus({ preventScroll: place !== dialog });
+}
+focusFirst(document.querySelector("#live > form.sheet"));
+
+// htmx binds a link when the page is complete, or 20 ms after a swap. Whoever is faster would follow the link to the
+// page instead of opening the dialog.
+document.addEventListener(
+  "click",
+  (event) => {
+    const link = event.target.closest("a[hx-get]");
+    if (link) htmx.process(link);
+  },
+  true,
+);
 
 // A common reason fills the field, and can be changed before it is sent.
 document.addEventListener("click", (event) => {
@@ -77,7 +94,7 @@ document.addEventListener("click", async (event) => {
     await copy(copies.dataset.copy);
     say(body.dataset.sayCopied);
   }
-  for (const menu of document.querySelectorAll("details.menu[open]")) {
+  for (const menu of document.querySelectorAll("details.menu[open], #mode[open]")) {
     if (!menu.contains(event.target)) menu.open = false;
   }
   if (event.target instanceof HTMLDialogElement) event.target.close(); // the backdrop

@@ -97,6 +97,29 @@ def test_an_operator_sees_why_and_answers_by_keyboard_and_by_clicks(
     expect(page.locator("#live")).to_contain_text("Nothing to approve")
 
 
+def test_a_key_answers_the_request_in_focus_and_no_other(open_page: Open, product: Product, ask: Ask) -> None:
+    [asked] = ask(1).values()
+    page = open_page("/approvals/")
+    settled(page)
+    dialog = page.get_by_role("dialog")
+    page.locator(".head .actions a").first.focus()  # in no request
+    page.keyboard.press("d")
+    page.keyboard.press("?")  # keys are handled in order: the one before has opened nothing
+    expect(page.locator("#help-dialog")).to_be_visible()
+    expect(dialog).to_have_count(1)
+    page.keyboard.press("Escape")
+
+    page.evaluate("document.activeElement.blur()")
+    # As a link is between a swap and the time at which htmx binds it: nothing listens to its click.
+    page.evaluate("document.querySelectorAll('[data-answer]').forEach((one) => one.replaceWith(one.cloneNode(true)))")
+    page.keyboard.press("d")
+    expect(dialog).to_contain_text("needs approval")
+    expect(page).to_have_url(re.compile("/approvals/$"))
+
+    page.goto(f"{product.url}/rescues/{asked}/approve/")
+    expect(page.get_by_label("Reason")).to_be_focused()
+
+
 def test_rows_stay_under_the_pointer_and_new_ones_are_announced(
     open_page: Open, product: Product, take_node: TakeNode
 ) -> None:
