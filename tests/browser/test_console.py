@@ -207,11 +207,11 @@ def test_a_page_that_lost_its_server_shows_it_and_catches_up(open_page: Open, pr
 
 
 def resume(page: Page) -> None:
-    page.locator("#banner").get_by_role("link", name="Resume").click()
+    page.locator("#pause-all").get_by_role("link", name="Resume").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Reason").fill("the test is over")
     dialog.get_by_role("button", name="Resume").click()
-    expect(page.locator("#banner")).not_to_contain_text("Paused")
+    expect(page.locator("#mode-strip")).not_to_contain_text("Paused")
 
 
 @pytest.fixture
@@ -219,7 +219,7 @@ def _automation_kept(open_page: Open) -> Iterator[None]:
     """Automation runs again after the test."""
     yield
     page = open_page("/nodes/")
-    if "Paused" in page.locator("#banner").inner_text():
+    if "Paused" in page.locator("#mode-strip").inner_text():
         resume(page)
 
 
@@ -245,7 +245,7 @@ def test_one_click_pauses_and_the_reason_is_given_afterwards(open_page: Open):
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text("Automation is paused")
     assert clicks(page) == 1
-    assert "Paused" in open_page("/nodes/").locator("#banner").inner_text()
+    assert "Paused" in open_page("/nodes/").locator("#mode-strip").inner_text()
     dialog.get_by_label("Reason").fill("smoke in hall 2")
     dialog.get_by_role("button", name="Save the reason").click()
     expect(page.locator("#banner")).to_contain_text("smoke in hall 2")

@@ -65,8 +65,13 @@ def alarms(seen: Scope, clusters: Collection[Cluster], *, now: datetime) -> list
         part = safety.where_of(scope)
         if (window.scope.nodes and not scope.nodes) or (part and window.cluster and window.cluster not in seen):
             continue
-        text = _("Maintenance of %(where)s: no node is cordoned, drained or rebooted. %(why)s") % {
-            "where": part or (window.cluster.name if window.cluster else _("all clusters")),
+        told = (
+            _("Maintenance of %(where)s only: these nodes are not cordoned, drained or rebooted. %(why)s")
+            if part
+            else _("Maintenance of %(where)s: no node is cordoned, drained or rebooted. %(why)s")
+        )
+        text = told % {
+            "where": part or (_("the whole cluster") if window.cluster else _("all clusters")),
             "why": window.reason if window.cluster is None or window.cluster in seen else "",
         }
         look = presentation.of("guard", "maintenance")

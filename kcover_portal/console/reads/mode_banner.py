@@ -19,24 +19,28 @@ from kcover_portal.fleet.models import Cluster
 from kcover_portal.lib import localization
 from kcover_portal.runtime import queries as runtime
 
-MAX_NAMES: Final = 2  # clusters of one mode that the strip names; more are a number
+MAX_NAMES: Final = 2  # places of one statement that the strip names; more are a number
 TONES: Final = ("bad", "ask", "hold", "ok")  # of modes and alarms, the worst first
 
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """One statement of the strip: a mode or an alarm, and where it holds (empty: everywhere)."""
+    """One statement of the strip: a mode or an alarm, and where it holds (empty: everywhere, or in ``places``)."""
 
     look: Badge
     where: str = ""
+    places: int = 1
 
     @property
     def text(self) -> str:
-        return _("%(where)s: %(what)s") % {"where": self.where, "what": self.look.label} if self.where else self.label
+        return _("%(where)s: %(what)s") % {"where": self.where, "what": self.look.label} if self.where else self.brief
 
     @property
-    def label(self) -> str:
-        return str(self.look.label)
+    def brief(self) -> str:
+        """The statement without its place, for a narrow screen."""
+        if self.places == 1:
+            return str(self.look.label)
+        return _("%(what)s (%(n)d)") % {"what": self.look.label, "n": self.places}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +62,17 @@ class Banner:
 
     @property
     def signs(self) -> list[Sign]:
-        """The statements of the strip, the worst first: a narrow screen cuts the last ones."""
-        found = dict.fromkeys([*self._modes(), *map(_sign, self.alarms)])
+        """The statements of the strip, each once, the worst first: a narrow screen leaves out the last ones."""
+        found = [*self._modes(), *self._alarms()]
         return sorted(found, key=lambda sign: [*TONES, sign.look.tone].index(sign.look.tone))
 
-    @property
-    def summary(self) -> str:
-        """The whole strip in one line."""
-        return " · ".join(sign.text for sign in self.signs)
+    def _alarms(self) -> Iterator[Sign]:
+        where: dict[Badge, dict[str, None]] = {}
+        for alarm in self.alarms:
+            place = " · ".join(name for name in (alarm.cluster, alarm.part) if name)
+            where.setdefault(alarm.look, {})[place] = None
+        for look, places in where.items():
+            yield Sign(look, ", ".join(places) if len(places) <= MAX_NAMES else "", len(places))
 
     def _modes(self) -> Iterator[Sign]:
         if len(self.clusters) < 2:
@@ -75,10 +82,6 @@ class Banner:
             number = len(names)
             where = ngettext("%(n)d cluster", "%(n)d clusters", number) % {"n": number}
             yield Sign(presentation.of("mode", mode), " · ".join(names) if number <= MAX_NAMES else where)
-
-
-def _sign(alarm: alarms.Alarm) -> Sign:
-    return Sign(alarm.look, " · ".join(name for name in (alarm.cluster, alarm.part) if name))
 
 
 def of(seen: accounts.Scope, *, now: datetime) -> Banner:

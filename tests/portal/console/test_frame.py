@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 
 from kcover.decisions import guards
 from kcover_portal.fleet import services
-from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.fleet.models import Cluster, Maintenance, Node
 from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.incidents import services as incidents
 from tests.portal.console import pools
@@ -105,9 +105,28 @@ def test_maintenance_of_a_part_is_not_told_as_that_of_the_cluster(person, world:
         now=world.now,
     )
     [maintained, enforcing] = signs(person("viewer"))
-    assert maintained.startswith("c1 · ")
+    assert maintained == "c1 · pool a: Maintenance"
     assert enforcing == "Enforcing"
     assert signs(pools.bound("vera", "viewer", world.cluster, "b", world.now)[1]) == ["Enforcing"]
+
+
+def test_the_strip_says_a_thing_once_for_all_its_places(person, world: World):
+    for rack in ("rack-05", "rack-06", "7"):
+        Maintenance.objects.create(
+            cluster=world.cluster,
+            selection={"domains": {"rack": [rack]}},
+            starts_at=world.now,
+            ends_at=world.now + timedelta(days=10**4),
+        )
+    client = person("viewer")
+    assert signs(client) == ["Maintenance (3)", "Enforcing"]
+    assert [alarm.part for alarm in client.get("/account/").context["banner"].alarms] == [
+        "rack-05",
+        "rack-06",
+        "rack 7",
+    ]
+    Maintenance.objects.last().delete()
+    assert signs(client) == ["c1 · rack-05, c1 · rack-06: Maintenance", "Enforcing"]
 
 
 def test_a_pause_is_offered_on_a_page_that_was_loaded_while_paused(person, world: World):

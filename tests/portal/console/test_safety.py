@@ -200,7 +200,7 @@ def test_maintenance_is_announced_shown_and_ended(person, fleet_of_ten: World):
     window = Maintenance.objects.get()
     assert (window.pool, window.ends_at - window.starts_at) == ("a", timedelta(hours=2))
     assert "new switch" in text(client.get("/safety/"))
-    assert "Maintenance of pool a: no node is cordoned" in words(client.get("/nodes/"))
+    assert "Maintenance of pool a only: these nodes are not cordoned" in words(client.get("/nodes/"))
     assert client.post(f"/maintenance/{window.pk}/end/", {"reason": ""}).status_code == 422
     assert client.post(f"/maintenance/{window.pk}/end/", {"reason": "done early"}).status_code == 302
     assert "No maintenance scheduled." in text(client.get("/safety/"))
