@@ -69,7 +69,10 @@ class CardAct:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """One entry as it is shown. ``page``: where to read on. ``handles``: the reader may acknowledge it and so on."""
+    """One entry as it is shown. ``page``: where to read on. ``handles``: the reader may acknowledge it and so on.
+
+    ``elsewhere``: on how many other nodes the same waits, where the card is about some of its rows only.
+    """
 
     entry: queries.Entry
     look: Badge
@@ -80,6 +83,7 @@ class Card:
     nodes: Sequence[tuple[str, str]]
     handles: bool
     hit: need_hits.Hit | None = None
+    elsewhere: int = 0
 
     @property
     def snoozes(self) -> bool:
@@ -135,7 +139,7 @@ def number(user: User, *, now: datetime) -> int:
 def about(user: User, cluster: Cluster, rows: Collection[Model], *, now: datetime) -> list[Card]:
     """The cards about these rows: a node, an incident or a rescue. Their acts are about these rows only."""
     wanted = {(type(row), row.pk) for row in rows}
-    found = []
+    found, cards = [], []
     for entry in queries.entries(accounts.scope(user), [cluster], now=now).entries:
         items = tuple(
             item
@@ -143,8 +147,11 @@ def about(user: User, cluster: Cluster, rows: Collection[Model], *, now: datetim
             if (type(item.row), item.row.pk) in wanted or (item.place and (type(item.place), item.place.pk) in wanted)
         )
         if items:
-            found.append(replace(entry, items=items))
-    return _cards(found, user)
+            found.append((queries.narrowed(entry, items), entry))
+    for card, (_entry, whole) in zip(_cards([entry for entry, _whole in found], user), found, strict=True):
+        elsewhere = len(set(whole.nodes) - set(card.entry.nodes))
+        cards.append(replace(card, page=_page(whole), elsewhere=elsewhere))
+    return cards
 
 
 def _cards(entries: Sequence[queries.Entry], user: User) -> list[Card]:

@@ -18,7 +18,7 @@ from kcover.evidence import excerpt
 from kcover.faults import catalog, fault
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
-from kcover_portal.console import form_dialog, forms, incident_groups, lists
+from kcover_portal.console import fault_names, form_dialog, forms, incident_groups, lists
 from kcover_portal.console.access import Request, require, signed_in
 from kcover_portal.console.reads import dashboards, needs, node_acts, past_remedies, storms
 from kcover_portal.console.views.saved_views import opens_first
@@ -179,13 +179,14 @@ def close(request: Request, pk: int) -> HttpResponse:
         services.close_by_hand(row, actor=accounts.actor(request.user), reason=given["reason"], now=now)
 
     if row.node is None:
-        title = _("Close the storm")
+        title = verb = _("Close the storm")
         text = _("Confirms that the cause is gone. Its nodes are evaluated again at once.")
     else:
-        title = _("Close the incident")
+        named = {"fault": fault_names.incident_name(row), "node": row.node.name}
+        title, verb = _("Mark %(fault)s on %(node)s as resolved") % named, _("Mark as resolved")
         text = _("Closes the incident without verification. If the fault recurs, a new incident is opened.")
     address = reverse("console:incident-close", args=(pk,))
-    shown: dict[str, Any] = {"address": address, "title": title, "text": text, "verb": title, "icon": "check"}
+    shown: dict[str, Any] = {"address": address, "title": title, "text": text, "verb": verb, "icon": "check"}
     return form_dialog.act(request, form, close_it, back=page, more=lambda: _held(row), **shown)
 
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from django.db.models import Max
 
@@ -35,8 +35,8 @@ class Entry:
     """One cause and its rows: a fault on six nodes is one entry.
 
     ``what``, ``why``: reasons. ``meaning``, ``advice``: texts of NVIDIA's catalog in English, or "". ``place``: what
-    all of its nodes share, as (domain, value). ``others``: further open faults of its nodes. ``until``: when the first
-    request for approval expires, or the first date of a repair.
+    all of its nodes share, as (domain, value). ``further``: of a fault, how many other open faults each node has, by
+    the node's key. ``until``: when the first request for approval expires, or the first date of a repair.
     """
 
     id: str
@@ -53,7 +53,7 @@ class Entry:
     meaning: str = ""
     advice: str = ""
     place: tuple[str, str] | None = None
-    others: int = 0
+    further: Mapping[int, int] = field(default_factory=dict)
     handling: Handling = field(default_factory=Handling)
     repairs: OpenRepairs = field(default_factory=lambda: OpenRepairs(()), compare=False)
 
@@ -61,6 +61,11 @@ class Entry:
     def members(self) -> tuple[str, ...]:
         """Its nodes; without nodes, its rows."""
         return self.nodes or tuple(sorted(":".join(item.about) for item in self.items))
+
+    @property
+    def others(self) -> int:
+        """How many further open faults its nodes have together."""
+        return sum(self.further.get(item.row.node_id, 0) for item in self.items) if self.further else 0
 
     @property
     def snoozed(self) -> bool:
@@ -119,6 +124,14 @@ def entry(scope: Scope, clusters: Sequence[Cluster], key: str, *, now: datetime)
     return next((one for one in entries(scope, clusters, now=now).entries if one.id == key), None)
 
 
+def narrowed(one: Entry, items: Sequence[Item]) -> Entry:
+    """The entry as it is about some of its rows: its sentences and times then speak of these alone."""
+    if len(items) == len(one.items):
+        return one
+    why = {reason.code: reason for _item, _nature, why in _explained(one.kind, items) for reason in why}
+    return replace(one, items=tuple(items), why=tuple(why.values()), **_told(one.kind, items))
+
+
 def _explained(kind: Need, items: Sequence[Item]) -> Iterable[tuple[Item, str, tuple[reasons.Reason, ...]]]:
     """Each item with the nature of its reason, and why it waits. Of the faults of a node, only the worst."""
     if kind != Need.INCIDENT:
@@ -160,31 +173,38 @@ def _cause(kind: Need, item: Item, nature: str) -> tuple[str, ...]:
 
 def _entry(draft: _Draft, acts: Sequence[NeedAct], faults: Mapping[int, int], *, now: datetime) -> Entry:
     first, items = draft.items[0], tuple(draft.items)
-    nodes = tuple(dict.fromkeys(item.node for item in items if item.node))
-    places = {item.node: topology.of_node(item.place.labels, item.cluster.topology) for item in items if item.place}
-    shared = need_causes.shared_place(list(places.values())) if len(places) == len(nodes) else None
-    severity = sentences.severity_of(items)
-    since = min((item.since for item in items if item.since), default=None)
     meaning, advice = sentences.meaning(*_fault(draft.kind, first))
+    is_fault = draft.kind == Need.INCIDENT
     made = Entry(
         id=draft.key,
         kind=draft.kind,
         cluster=first.cluster,
         items=items,
-        nodes=nodes or (tuple(first.row.scope) if draft.kind == Need.STORM else ()),
-        severity=severity,
-        since=since,
-        until=min((item.until for item in items if item.until), default=None),
-        what=sentences.what(draft.kind, first, nodes, shared),
         why=tuple(draft.why.values()),
         nature=draft.nature,
         meaning=meaning,
         advice=advice,
-        place=shared,
-        others=sum(faults[item.row.node_id] - 1 for item in items) if draft.kind == Need.INCIDENT else 0,
+        further={item.row.node_id: faults[item.row.node_id] - 1 for item in items} if is_fault else {},
+        **_told(draft.kind, items),
     )
-    done = Handling.of(acts, members=made.members, severity=severity, since=since, now=now)
+    done = Handling.of(acts, members=made.members, severity=made.severity, since=made.since, now=now)
     return replace(made, handling=done)
+
+
+def _told(kind: Need, items: Sequence[Item]) -> dict[str, Any]:
+    """What an entry says about its rows together."""
+    first = items[0]
+    nodes = tuple(dict.fromkeys(item.node for item in items if item.node))
+    places = {item.node: topology.of_node(item.place.labels, item.cluster.topology) for item in items if item.place}
+    shared = need_causes.shared_place(list(places.values())) if len(places) == len(nodes) else None
+    return {
+        "nodes": nodes or (tuple(first.row.scope) if kind == Need.STORM else ()),
+        "severity": sentences.severity_of(items),
+        "since": min((item.since for item in items if item.since), default=None),
+        "until": min((item.until for item in items if item.until), default=None),
+        "what": sentences.what(kind, first, nodes, shared),
+        "place": shared,
+    }
 
 
 def _fault(kind: Need, item: Item) -> tuple[str, str]:

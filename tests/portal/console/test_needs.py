@@ -103,6 +103,22 @@ def test_every_faulty_node_is_listed_worst_first(make):
     ]
 
 
+def test_a_card_on_a_nodes_page_speaks_of_this_node_and_says_that_others_wait(make, person):
+    world = make(policy="", nodes=4)
+    Cluster.objects.update(guards=NO_STORMS)
+    for number in (1, 2, 3):
+        world.fault(94, node=f"gpu-{number}")
+    world.fault(62, node="gpu-2")
+    world.work()
+    row = Incident.objects.get(node__name="gpu-3")
+    user = User.objects.get(username=person("admin", name="ann") and "ann")
+    [card] = needs.about(user, world.cluster, [row], now=world.now)
+    assert (card.entry.nodes, card.elsewhere, card.entry.others) == (("gpu-3",), 1, 0)
+    assert dict(card.entry.what.params)["where"] == "gpu-3"
+    assert "needs_person=true" in card.page
+    assert [act.href for act in card.acts if act.name == "rescue"] == ["/nodes/c1/gpu-3/reboot/"]
+
+
 def test_a_node_with_many_faults_counts_once_with_its_worst(make):
     world = make(policy="", nodes=2)
     world.fault(62, node="gpu-2")
