@@ -63,7 +63,7 @@ VERBS: Final = {
     "reject": ActionLabel(
         _("Deny"),
         "x",
-        _("If you deny, the plan does not run. The node stays as it is now."),
+        _("If you deny, the plan does not run. An isolated node stays isolated until it is released."),
     ),
     "cancel": ActionLabel(
         _("Cancel rescue"),

@@ -36,6 +36,7 @@ class Tile:
     faults: list[str] = field(default_factory=list)
     marks: str = ""  # of the GPUs, if a fault names one: a character each, x for a faulty one
     rescue: int | None = None
+    is_silent: bool = False  # its agent, whatever the state of the node
 
     @property
     def devices(self) -> str:
@@ -168,7 +169,9 @@ def _tiles(selected: Q, relations: _NodeRelations, *, now: datetime) -> list[Til
         )
         opened = rescue[0] if rescue else relations.left.get(pk)
         faults = [fault_name(fault["kind"], fault["code"]) for fault in relations.faults.get(pk, ())]
-        found.append(Tile(pk, cluster, name, pool, model, gpus, state, faults=faults, rescue=opened))
+        found.append(
+            Tile(pk, cluster, name, pool, model, gpus, state, faults=faults, rescue=opened, is_silent=bool(quiet))
+        )
     _mark_devices(found, relations.faults)
     return found
 

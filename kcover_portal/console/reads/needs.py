@@ -91,6 +91,12 @@ class Card:
         return self.entry.kind not in need_causes.NEVER_SNOOZED
 
     @property
+    def not_ready(self) -> int:
+        """How many of its nodes Kubernetes reports as not Ready; their list has only those without a fault."""
+        places = {item.place.pk: item.place for item in self.entry.items if item.place is not None}
+        return sum(node.in_cluster and not node.ready for node in places.values())
+
+    @property
     def more_nodes(self) -> int:
         """How many of its nodes are not named."""
         return max(0, len(self.entry.nodes) - MAX_NODES)

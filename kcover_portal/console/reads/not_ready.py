@@ -20,6 +20,7 @@ class NotReady:
     """A node. ``kubelet_silent``: its kubelet has not reported (Ready is Unknown); else it says so itself (False).
 
     ``since``: when the watch first saw it so. ``agent_seen_at``: the last report of its agent; None without an agent.
+    ``is_agent_silent``: that is too long ago.
     """
 
     cluster: str
@@ -27,6 +28,7 @@ class NotReady:
     since: datetime
     kubelet_silent: bool
     agent_seen_at: datetime | None
+    is_agent_silent: bool
 
 
 def of(tiles: Iterable[Tile], *, out_of_reach: Collection[str], now: datetime) -> Sequence[NotReady]:
@@ -48,7 +50,8 @@ def of(tiles: Iterable[Tile], *, out_of_reach: Collection[str], now: datetime) -
             node.name,
             node.unready_since or now,
             node.conditions.get("Ready", "Unknown") == "Unknown",
-            agent.seen_at if (agent := getattr(node, "agent", None)) is not None else None,
+            seen_at := agent.seen_at if (agent := getattr(node, "agent", None)) is not None else None,
+            silence.of(seen_at, now=now) == "silent",
         )
         for node in rows.select_related("cluster", "agent").order_by("cluster__name", "name")
         if not any(window.covers(node) for window in windows)

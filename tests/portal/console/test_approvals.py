@@ -80,9 +80,7 @@ def test_before_anything_was_done_the_end_is_that_nothing_is(person, gated: Worl
     world.pass_time()
     world.fault(62)
     world.work()
-    assert "If unanswered, the request expires and nothing is done to the node." in words(
-        person("approver").get("/approvals/")
-    )
+    assert "If it is denied or unanswered, nothing is done to the node." in words(person("approver").get("/approvals/"))
 
 
 def test_the_blast_radius_is_read_from_the_cluster(person, gated: World):

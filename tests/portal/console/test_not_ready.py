@@ -123,6 +123,32 @@ def test_the_home_page_and_the_node_say_who_is_silent(unready: World, person: An
     assert "an incident is opened" not in page  # it has no agent
     Agent.objects.create(node=unready.node(), seen_at=unready.now, boot_seen_at=unready.now, boot_id="b")
     assert "an incident is opened" in client.get("/nodes/c1/gpu-1/").content.decode()
+    Agent.objects.update(seen_at=timezone.now() - timedelta(minutes=3))
+    [one] = client.get("/").context["not_ready"]
+    assert one.is_agent_silent
+    assert "falls silent too" not in client.get("/nodes/c1/gpu-1/").content.decode()
     Node.objects.update(conditions={"Ready": "False"})
     assert [one.kubelet_silent for one in client.get("/").context["not_ready"]] == [False]
     assert 'id="not-ready"' not in client.get("/nodes/c1/gpu-2/").content.decode()
+
+
+def test_a_node_whose_agent_is_silent_too_stays_told_as_not_ready(unready: World, person: Any) -> None:
+    client = person("admin")
+    unready.fault(74)  # no rule covers it
+    unready.work()
+    [card] = client.get("/").context["needs"].cards
+    assert (card.not_ready, client.get("/").context["not_ready"]) == (1, [])
+    Node.objects.update(ready=True)
+    [card] = client.get("/").context["needs"].cards
+    assert card.not_ready == 0
+
+
+def test_the_home_page_and_the_system_page_count_the_same_silent_agents(unready: World, person: Any) -> None:
+    unready.fault(62, node="gpu-2")
+    Agent.objects.all().delete()
+    for number in (1, 2, 3):
+        node, seen = unready.node(f"gpu-{number}"), timezone.now() - timedelta(hours=number > 1)
+        Agent.objects.create(node=node, seen_at=seen, boot_seen_at=seen, boot_id="b")
+    client = person("admin")
+    assert [tile.name for tile in client.get("/").context["silent"]] == ["gpu-2", "gpu-3"]
+    assert client.get("/system/").context["agents"].silent == 2
