@@ -111,3 +111,18 @@ VERBS: Final = {
 def verb(name: str) -> ActionLabel:
     """The label of a verb; an unknown verb is shown by its own name."""
     return VERBS.get(name) or ActionLabel(name, "circle-dot")
+
+
+# Settings of a rule's actions, by action and key; any action has those under "".
+SETTINGS: Final = {
+    ("drain", "waittime"): _("at most %(value)s"),
+    ("reboot", "waittime"): _("after %(value)s"),
+    ("", "unCordon=true"): _("then back to service"),
+    ("", "unCordon=false"): _("then stays out of service"),
+}
+
+
+def setting(action: str, key: str, value: str) -> str:
+    """A setting of a rule's action in words; as the policy writes it where there are none."""
+    words = SETTINGS.get((action, key)) or SETTINGS.get(("", f"{key}={value}"))
+    return str(words) % {"value": value} if words else f"{key}={value}"

@@ -7,6 +7,7 @@ from typing import Any
 from django.utils.translation import gettext
 
 from kcover import actions, reasons
+from kcover_portal.lib import actor_names
 
 
 def say(reason: reasons.Reason) -> str:
@@ -35,5 +36,7 @@ def _value(name: str, value: reasons.Value) -> reasons.Value:
         return _titled(value)
     if isinstance(value, tuple):
         return tuple(map(_titled, value))
+    if name in reasons.PEOPLE:
+        return ", ".join(map(actor_names.name, str(value).split(", ")))
     spec = actions.ACTIONS.get(str(value)) if name == "step" else None
     return gettext(spec.title) if spec is not None else value

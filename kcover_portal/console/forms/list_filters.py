@@ -105,7 +105,7 @@ def chips(found: ListResult) -> Sequence[Chip]:
     """A chip for each value of each filter in the address, also of filters that have no field on the page."""
     drawn = []
     for name, field in found.filter.form.fields.items():
-        labels = dict(_choices(found, name))
+        labels = dict(PRESETS if name in TIMES else _choices(found, name))
         for value in found.parameters.getlist(name):
             if not value:
                 continue

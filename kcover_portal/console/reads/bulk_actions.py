@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from kcover.plans import plan
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import User, Verb
-from kcover_portal.console import presentation
+from kcover_portal.console import action_labels, presentation
 from kcover_portal.console.reads import rescues as reads
 from kcover_portal.fleet.models import Node
 from kcover_portal.lib import localization
@@ -97,7 +97,10 @@ def _act_on_nodes(
             page = reverse("console:node", args=(node.cluster.name, node.name))
             answers.append(BulkResult(node.name, page, localization.say(got.because), refused=True))
         elif got.rescue is not None:
-            text = _("rescue %(number)d") % {"number": got.rescue.pk}
+            text = _("%(act)s requested: rescue %(number)d") % {
+                "act": action_labels.verb(verb).label,
+                "number": got.rescue.pk,
+            }
             page = reverse("console:rescue", args=(got.rescue.pk,))
             answers.append(BulkResult(node.name, page, text, refused=False))
     return answers

@@ -4,21 +4,29 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
 from django.utils.functional import Promise
-from django.utils.translation import gettext as _
+from django.utils.translation import gettext as _, gettext_lazy
 
 from kcover import audit, reasons
-from kcover.plans import lifecycle
+from kcover.plans import lifecycle, plan
 from kcover_portal.console import action_labels, presentation
 from kcover_portal.console.fault_names import of_rescue
 from kcover_portal.console.reads import step_facts
 from kcover_portal.ledger.models import Entry
-from kcover_portal.lib import localization
+from kcover_portal.lib import actor_names, localization
 from kcover_portal.rescue.models import Rescue, Step
 from kcover_portal.rescue.queries import needs_person
 
+PARTS_OF_NODE: Final = {  # the fields of ``audit.NodeShape``
+    "unschedulable": gettext_lazy("unschedulable"),
+    "taints": gettext_lazy("taints"),
+    "state": gettext_lazy("state label"),
+    "labels": gettext_lazy("labels"),
+    "boot_id": gettext_lazy("boot ID"),
+}
+MANUAL_VERBS: Final = ("cordon", "uncordon", "drain", "reboot", "release")
 MIN_COUNTDOWN = timedelta(seconds=5)  # shorter waits are the engine's own polling and get no countdown
 
 
@@ -50,6 +58,11 @@ class RecordedCall:
     answer: str
     seconds: float | None
 
+    @property
+    def title(self) -> str:
+        """What was called, in words."""
+        return localization.say(reasons.of(f"audit.call.{self.call.value}"))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassedOver:
@@ -77,6 +90,15 @@ def current(steps: Sequence[Step]) -> Step | None:
 
 def title(step: Step) -> str:
     return presentation.step_title(step.name)
+
+
+def asked_for(steps: Sequence[Step]) -> str:
+    """What a person asked for by this plan: Cordon, Reboot; the titles of its steps if no button makes it."""
+    names = tuple(step.name for step in steps)
+    for verb in MANUAL_VERBS:
+        if names == tuple(step.name for step in plan.manual(verb)):
+            return str(action_labels.verb(verb).label)
+    return _plan(steps)
 
 
 def awaits_approval(rescue: Rescue) -> bool:
@@ -126,7 +148,7 @@ def _trigger(rescue: Rescue) -> str:
             "code": of_rescue(rescue),
             "rule": rescue.rule,
         }
-    return _("Requested by %(who)s") % {"who": rescue.requested_by}
+    return _("Requested by %(who)s") % {"who": actor_names.name(rescue.requested_by)}
 
 
 def _plan(steps: Sequence[Step]) -> str:
@@ -233,12 +255,15 @@ def answer_of(act: audit.ClusterCall) -> str:
 
 def _changes(before: audit.NodeShape, after: audit.NodeShape) -> str:
     old, new = asdict(before), asdict(after)
-    changed = [f"{key}: {_shown(old[key])} → {_shown(new[key])}" for key in new if old[key] != new[key]]
-    return "; ".join(changed) or _("no change needed")
+    changed = [f"{PARTS_OF_NODE[key]} {_shown(old[key])} → {_shown(new[key])}" for key in new if old[key] != new[key]]
+    return _(", ").join(changed) or _("no change needed")
 
 
 def _shown(value: object) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    """A part of a node in words; nothing is a dash."""
+    if isinstance(value, bool):
+        return _("yes") if value else _("no")
+    return (", ".join(map(str, value)) if isinstance(value, tuple) else str(value or "")) or "–"
 
 
 def countdown(rescue: Rescue, *, now: datetime) -> datetime | None:

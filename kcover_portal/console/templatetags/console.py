@@ -13,14 +13,14 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
-from kcover import actors, reasons
+from kcover import reasons
 from kcover.decisions import match
 from kcover.values import masked_addresses
 from kcover_portal.console import action_labels, fault_names, part_names, presentation
 from kcover_portal.console.reads import answers, entries, report_words, step_facts
 from kcover_portal.incidents.models import Incident, Occurrence
 from kcover_portal.ledger.models import Entry
-from kcover_portal.lib import localization
+from kcover_portal.lib import actor_names, localization
 from kcover_portal.repairs.models import Repair
 from kcover_portal.rescue.models import Decision, Rescue
 
@@ -167,7 +167,7 @@ def gpu_strip(devices: str) -> SafeString:
 @register.filter
 def who(actor: str) -> str:
     """The name of an actor: ann for user:ann."""
-    return actors.username(actor)
+    return actor_names.name(actor)
 
 
 @register.filter
@@ -200,6 +200,12 @@ def verb_help(name: str) -> Any:
 @register.filter
 def step_title(name: str) -> str:
     return presentation.step_title(name)
+
+
+@register.simple_tag
+def action_setting(action: str, key: str, value: Any) -> str:
+    """A setting of a rule's action in words: at most 20 min for the waittime of a drain."""
+    return action_labels.setting(action, key, str(masked_addresses.mask(value)))
 
 
 @register.filter
@@ -284,6 +290,12 @@ def message(row: Incident | Occurrence) -> str:
 def act_title(entry: Entry) -> str:
     """The action of an audit entry, in words."""
     return entries.title(entry)
+
+
+@register.filter
+def is_by_link(entry: Entry) -> bool:
+    """Returns whether an audit entry is an answer that a person gave by an approval link."""
+    return entries.is_by_link(entry)
 
 
 @register.filter

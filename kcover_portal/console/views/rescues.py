@@ -18,6 +18,7 @@ from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.console import form_dialog, forms, lists
 from kcover_portal.console.access import Request, lead, require, signed_in
+from kcover_portal.console.fault_names import of_rescue
 from kcover_portal.console.reads import approvals, bulk_actions, entries as records, rescues as reads, waits
 from kcover_portal.console.rescue_tabs import TABS
 from kcover_portal.console.views.saved_views import opens_first
@@ -77,6 +78,7 @@ def _row(rescue: Rescue) -> dict[str, Any]:
     return {
         "rescue": rescue,
         "state": needs_person.status_of(rescue),
+        "cause": of_rescue(rescue) or reads.asked_for(steps),
         "done": done,
         "total": total,
         "step": reads.title(step) if step and rescue.state in lifecycle.OPEN_RESCUE else "",
@@ -103,7 +105,6 @@ def rescue(request: Request, pk: int) -> HttpResponse:
         "wait": waits.of(row, steps, waits.ends_of_validations([steps])),
         "verified": {True: "yes", False: "no", None: "untried"}[row.verified],
         "entries": records.of_people(entries, rescue=row.pk),
-        "approvals": list(row.approvals.all()),
         "question": approvals.question(row, user=request.user) if reads.awaits_approval(row) else None,
         "held_back": reads.held_back(row),
         "passed_over": reads.passed_over(row),

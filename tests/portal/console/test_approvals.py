@@ -103,7 +103,7 @@ def test_a_request_for_two_people_shows_who_has_approved(person, gated: World):
     assert "0 of 2 approved" in words(client.get("/approvals/"))
     client.post(f"/rescues/{pk}/approve/", {"reason": "seen", "plan_hash": plan_hash})
     page = words(client.get("/approvals/"))
-    assert "1 of 2 approved: ann" in page
+    assert "1 of 2 approved · ann" in page
     assert "You have answered. Waiting for others." in page
     assert Approval.objects.get().via == "console"
 

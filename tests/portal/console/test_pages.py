@@ -319,7 +319,7 @@ def test_a_healed_rescue_shows_its_history(person, world: World):
     assert "and verified healthy" in page
     assert all(f'id="step-{number}"' in page for number in range(1, 7))
     assert "pod train/worker-0" in page  # a call, with its answer
-    assert "unschedulable: False → True" in page
+    assert "unschedulable no → yes" in page
     assert f"/api/v1/rescues/{rescue.pk}" in page
 
 
