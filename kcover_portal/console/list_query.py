@@ -142,7 +142,7 @@ class ListResult:
         asked = self.parameters.get("sort", "")
         return asked if asked in _sorts(self.listing) else ""
 
-    def ordered(self, *usual: str) -> QuerySet[Any]:
+    def ordered(self, *usual: str | Combinable) -> QuerySet[Any]:
         """The rows in the order that the address asks for, else in the usual one, or that of the model."""
         name = self.sort.removeprefix("-")
         down = self.sort.startswith("-")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from django.db.models import OuterRef, Q, QuerySet, Subquery
+from django.db.models import Case, IntegerField, OuterRef, Q, QuerySet, Subquery, Value, When
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
@@ -68,6 +68,22 @@ def in_status(status: str, *, now: datetime) -> Q:
             "cordoned": reachable & cordoned,
             "healthy": reachable & ~cordoned,
         }[status]
+    )
+
+
+def trouble(*, now: datetime) -> Case:
+    """The usual order of lists of nodes: those that people or the portal work on or that have a fault, those that do
+    not report, the other GPU nodes, and nodes without GPUs last. It costs less than the order by ``in_status``.
+    """
+    faults = Incident.objects.filter(state=Incident.State.OPEN, is_user_fault=False).exclude(node=None)
+    work = Rescue.objects.filter(Q(state__in=lifecycle.OPEN_RESCUE) | needs_person.LEFT_TO_PEOPLE)
+    quiet = Q(in_cluster=False) | Q(ready=False) | Q(agent__seen_at__lt=now - fleet.AGENT_SILENT_AFTER)
+    return Case(
+        When(~is_gpu_node(), then=Value(3)),
+        When(_nodes(faults) | _nodes(work), then=Value(0)),
+        When(quiet, then=Value(1)),
+        default=Value(2),
+        output_field=IntegerField(),
     )
 
 

@@ -17,3 +17,15 @@ document.addEventListener("change", (event) => {
   const { value } = event.target;
   hiddenOf(event.target).value = value ? new Date(value).toISOString().replace(".000Z", "Z") : "";
 });
+
+// On a narrow screen the filters would fill the first screen: only the search stays, the others unfold.
+const form = document.querySelector("form.filters");
+const folds = form?.querySelector("[data-folds]");
+if (folds) {
+  folds.hidden = false;
+  form.classList.add("folded");
+  folds.addEventListener("click", () => {
+    const folded = form.classList.toggle("folded");
+    folds.setAttribute("aria-expanded", `${!folded}`);
+  });
+}

@@ -123,7 +123,7 @@ def test_a_key_answers_the_request_in_focus_and_no_other(open_page: Open, produc
 def test_rows_stay_under_the_pointer_and_new_ones_are_announced(
     open_page: Open, product: Product, take_node: TakeNode
 ) -> None:
-    page, node = open_page("/incidents/"), take_node()
+    page, node = open_page("/incidents/?program=true"), take_node()
     settled(page)
     product.inject(node, 31)
     first = page.locator("#live tbody tr").first

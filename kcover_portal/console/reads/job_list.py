@@ -26,8 +26,13 @@ def find(user: User, parameters: QueryDict, now: datetime) -> ComputedRows[queri
     clusters = list(seen.filter(name=wanted["cluster"]) if wanted["cluster"] else seen)
     kind, state = JOBS.chosen("kind", parameters), JOBS.chosen("state", parameters)
     found, silent = queries.jobs(clusters, scope, now=now, namespace=wanted["namespace"], kind=kind)
-    rows = queries.matching(found, text=wanted["q"], state=state)
+    rows = sorted(queries.matching(found, text=wanted["q"], state=state), key=_urgency)
     return ComputedRows(JOBS.ordered(rows, parameters), [(one.cluster, one.because) for one in silent])
+
+
+def _urgency(job: queries.JobView) -> tuple[bool, int, str, str, str]:
+    """The usual order: jobs with an error or with an order that waits first, then by state and name."""
+    return not (job.because or job.awaits_approval), URGENT_FIRST.index(job.state), job.name, job.namespace, job.cluster
 
 
 JOBS: Final[ComputedListing[queries.JobView]] = ComputedListing(

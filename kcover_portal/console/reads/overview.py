@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from urllib.parse import urlencode
 
 from django.db.models import Q, QuerySet, aggregates
 
@@ -20,6 +21,8 @@ from kcover_portal.rescue.queries import needs_person
 
 MAX_ROWS = 12
 MAX_HEALED = 6
+MAX_RECENT = 8
+MAX_RECENT_READ = 100  # incidents of which these are made
 HEALED_WITHIN = timedelta(hours=1)
 ALWAYS_SHOWN = ("attention", "faulty", "approval", "held", "healing", "healthy")
 
@@ -58,6 +61,23 @@ class Healed:
     since: datetime
     number: int
     rescues: Sequence[Rescue]
+
+
+@dataclass(frozen=True, slots=True)
+class RecentFault:
+    """The same fault in the same state on one node or more. ``count``: of its occurrences on all of them."""
+
+    newest: Incident
+    nodes: int
+    count: int
+    last_at: datetime
+
+    @property
+    def query(self) -> str:
+        """The query of the list that has them."""
+        row = self.newest
+        asked = {"cluster": row.cluster.name, "kind": row.kind, "code": row.code, "state": row.state}
+        return urlencode(asked)
 
 
 def healed(scope: Scope, *, now: datetime) -> Healed:
@@ -129,6 +149,21 @@ def open_rescues(scope: Scope) -> QuerySet[Rescue]:
     )
 
 
-def recent_incidents(scope: Scope) -> list[Incident]:
-    """The newest incidents of nodes; faults of user programs are on the page of incidents."""
-    return list(scope.rows(Incident.objects.filter(is_user_fault=False)).select_related("node", "cluster")[:8])
+def recent_incidents(scope: Scope) -> list[RecentFault]:
+    """The newest incidents of nodes, one row for the same fault on many nodes; those of programs are on their page."""
+    rows = scope.rows(Incident.objects.filter(is_user_fault=False)).select_related("node", "cluster")
+    groups: dict[tuple[object, ...], list[Incident]] = {}
+    for incident in rows[:MAX_RECENT_READ]:
+        alone = incident.pk if incident.node_id is None else None  # a storm
+        groups.setdefault((incident.cluster_id, incident.kind, incident.code, incident.state, alone), []).append(
+            incident
+        )
+    return [
+        RecentFault(
+            newest=incidents[0],
+            nodes=len({incident.node_id for incident in incidents}),
+            count=sum(incident.count for incident in incidents),
+            last_at=max(incident.last_at for incident in incidents),
+        )
+        for incidents in list(groups.values())[:MAX_RECENT]
+    ]

@@ -44,7 +44,7 @@ def _page(request: Request, rows: QuerySet[Any]) -> Page[Any]:
 @signed_in
 @opens_first("incidents")
 def incidents(request: Request) -> HttpResponse:
-    """The list, newest first."""
+    """The list: faults of nodes before those of programs, and the newest of each first."""
     found = lists.find(lists.INCIDENTS, request.user, request.GET)
     names = ("q", "cluster", "state", "kind", "code", "program", "since", "until")
     context = {
@@ -58,7 +58,11 @@ def incidents(request: Request) -> HttpResponse:
 
 
 def _one_by_one(request: Request, found: lists.ListResult) -> dict[str, Any]:
-    return {"page": _page(request, found.ordered("-id").select_related("node", "cluster"))}
+    return {
+        "page": _page(
+            request, found.ordered(*(() if found.sort else ("is_user_fault",)), "-id").select_related("node", "cluster")
+        )
+    }
 
 
 def _grouped(request: Request, found: lists.ListResult) -> dict[str, Any]:

@@ -55,6 +55,7 @@ from kcover_portal.rescue.control import requests
 from kcover_portal.rescue.models import Decision, Rescue
 from kcover_portal.rescue.queries import burn_ins, probations
 from kcover_portal.runtime.services import concurrency_limits
+from kcover_portal.shared_reads import node_status
 
 PAGE_ROWS = 50
 DASHBOARD_SHOWS = timedelta(hours=24)
@@ -67,7 +68,8 @@ def nodes(request: Request) -> HttpResponse:
     """The list: filtered, sorted and paged by the URL."""
     now = timezone.now()
     found = lists.find(lists.NODES, request.user, request.GET)
-    rows = found.ordered("name", "cluster_id").select_related("cluster", "agent")
+    usual = () if found.sort else (node_status.trouble(now=now),)
+    rows = found.ordered(*usual, "name", "cluster_id").select_related("cluster", "agent")
     page = Paginator(rows, PAGE_ROWS).get_page(request.GET.get("page"))
     seen = accounts.scope(request.user)
     tiles = {tile.pk: tile for tile in fleet.tiles(seen, now=now, nodes=[node.pk for node in page.object_list])}
@@ -85,7 +87,7 @@ def nodes(request: Request) -> HttpResponse:
             for node in page.object_list
         ],
         "usual": system.usual_version(seen.clusters()),
-        "sort": found.sort or "name",
+        "sort": found.sort,
         "any": found.seen.filter(gone_at=None).exists(),
         "verbs": bulk_actions.NODE_VERBS if accounts.may_somewhere(request.user, Verb.REPAIR) else (),
         "scoped": _scoped(request),

@@ -39,7 +39,7 @@ def overview(request: Request) -> HttpResponse:
         "needs": needs.of(request.user, clusters, now=now),
         "healed": reads.healed(seen, now=now),
         "again": reads.rebooted_again(seen, now=now),
-        "silent": [tile for tile in summary.troubled if tile.is_silent],
+        "silent": [tile for tile in summary.troubled if tile.is_silent and tile.cluster not in away],
         "not_ready": not_ready.of(summary.troubled, out_of_reach=away, now=now),
         "active": reads.active(seen, now=now),
         "gauges": safety.gauges(whole, now=now),

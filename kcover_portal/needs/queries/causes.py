@@ -20,9 +20,9 @@ from kcover_portal.needs.queries.responses import Handling, acts_of
 from kcover_portal.rescue.models import Rescue
 
 MAX_READ = 2000  # rows of one kind; ``Found.left_out`` counts the others
-# Where each kind is in the list; faults that are not urgent come later.
+# Where each kind is in the list: a request ends without an answer; faults that are not urgent come later.
 ORDER: Final = (
-    *(Need.LEDGER, Need.STORM, Need.INCIDENT, Need.RESCUE, Need.APPROVAL, Need.JOB, Need.REPAIR),
+    *(Need.LEDGER, Need.APPROVAL, Need.STORM, Need.INCIDENT, Need.RESCUE, Need.JOB, Need.REPAIR),
     *(Need.PART, Need.WATCH, Need.SOURCE),
 )
 REPAIRABLE: Final = (Need.INCIDENT, Need.RESCUE)  # a repair may be what they need

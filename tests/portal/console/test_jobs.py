@@ -36,6 +36,18 @@ def test_the_page_lists_jobs_and_shows_buttons_to_operators(world: World, person
     assert f"{ACT}/restart/" not in person("viewer").get("/jobs/").content.decode()
 
 
+def test_jobs_that_wait_for_somebody_come_first(world: World, person: Person) -> None:
+    for name in ("a", "b"):
+        add_job(world, name, NODE)
+    Cluster.objects.update(hand_approval="always")
+    operator = person("operator")
+    assert [job.name for job in operator.get("/jobs/").context["page"]] == ["a", "b", "llm"]
+    assert operator.post(f"{ACT}/restart/", {"reason": "hangs"}).status_code == 302
+    queries.forget()
+    assert [job.name for job in operator.get("/jobs/").context["page"]] == ["llm", "a", "b"]
+    assert [job.name for job in operator.get("/jobs/?sort=name").context["page"]] == ["a", "b", "llm"]
+
+
 def test_a_silent_cluster_is_named(world: World, person: Person) -> None:
     world.kube.fail("workloads", port.Unavailable("down"))
     page = person("viewer").get("/jobs/")

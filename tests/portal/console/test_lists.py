@@ -48,6 +48,22 @@ def fleet(world: World) -> World:
     return world
 
 
+def test_nodes_with_trouble_come_first_and_those_without_gpus_last(person, fleet: World):
+    client = person("viewer")
+    assert names(client.get("/nodes/")) == ["n2", "n4", "gpu-1", "n1", "n3"]
+    fleet.fault(74)
+    assert names(client.get("/nodes/")) == ["gpu-1", "n2", "n4", "n1", "n3"]
+    assert names(client.get("/nodes/?sort=name")) == ["gpu-1", "n1", "n2", "n3", "n4"]
+
+
+def test_faults_of_nodes_come_before_later_ones_of_programs(person, world: World):
+    for code in (74, 31, 43):
+        world.fault(code)
+    client = person("viewer")
+    assert [row.code for row in client.get("/incidents/").context["page"]] == ["74", "43", "31"]
+    assert [row.code for row in client.get("/incidents/?sort=fault").context["page"]] == ["31", "43", "74"]
+
+
 def test_the_node_list_filters_by_the_states_of_its_column(person, fleet: World):
     client = person("viewer")
     words = [*node_status.STATUSES, *node_status.OFF_THE_MAP]

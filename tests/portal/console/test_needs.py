@@ -300,3 +300,15 @@ def test_a_second_reboot_is_on_the_home_page_also_if_nothing_was_healed(make, pe
     assert "nodes healed in the last hour" not in page
     other = Cluster.objects.create(name="c2", created_at=world.now)
     assert "rebooted-again" not in person("viewer", cluster=other).get("/").content.decode()
+
+
+def test_a_request_comes_before_faults_and_equal_recent_incidents_are_one_row(make, person):
+    world = make(policy="", nodes=5)
+    Cluster.objects.update(guards=NO_STORMS)
+    for number in (1, 2, 3):
+        world.fault(94, node=f"gpu-{number}")
+    world.fault(62, node="gpu-4")
+    world.work()
+    recent = person("viewer").get("/").context["recent"]
+    assert [(one.newest.code, one.nodes) for one in recent] == [("62", 1), ("94", 3)]
+    assert causes.ORDER.index(Need.APPROVAL) < causes.ORDER.index(Need.STORM)
