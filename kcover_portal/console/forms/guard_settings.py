@@ -22,9 +22,16 @@ from kcover_portal.lib import localization
 from kcover_portal.lib.errors import FieldError
 from kcover_portal.runtime.models import Mode
 
-_UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86400, "day": 86400}
-_SPAN = re.compile(r"(?:\d+\s*(?:s|min|h|days?|d)\s*)+")
-_PART = re.compile(r"(\d+)\s*(s|min|h|day|d)")
+# As people write them; the longest spelling of a unit first, so that "min" is not read as "m".
+_UNITS = {
+    **dict.fromkeys(("seconds", "second", "secs", "sec", "秒", "s"), 1),
+    **dict.fromkeys(("minutes", "minute", "mins", "min", "分钟", "分", "m"), 60),
+    **dict.fromkeys(("hours", "hour", "hrs", "hr", "小时", "h"), 3600),
+    **dict.fromkeys(("days", "day", "天", "d"), 86400),
+}
+_UNIT = "|".join(sorted(_UNITS, key=len, reverse=True))
+_PART = re.compile(rf"([0-9]+)\s*({_UNIT})")
+_SPAN = re.compile(rf"(?:[0-9]+\s*(?:{_UNIT})(?:\s|,|and)*)+")
 _MAX_CHARACTERS = 40  # of a time or a limit as people write them
 _LINE = {"class": "form-control", "autocomplete": "off", "spellcheck": "false"}
 
@@ -201,6 +208,10 @@ class Window(Somewhere, ScopeFields, Act):
         cluster = self.fields["cluster"]
         assert isinstance(cluster, forms.ModelChoiceField)
         cluster.queryset = clusters.order_by("name")
+        # The whole fleet, or a whole cluster, is what somebody chooses, never what nobody changed.
+        self.initial.setdefault("by", "nodes")
+        if (first := cluster.queryset.first()) is not None:
+            self.initial.setdefault("cluster", first.name)
         if not everywhere:
             cluster.required, cluster.empty_label = True, None
         self.fields["begins"].label = _("Starts (%(zone)s; blank = now)") % {"zone": zone}

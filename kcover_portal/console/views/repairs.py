@@ -1,6 +1,5 @@
 """Repairs: the list, one repair with its history, and the dialogs that report and move one."""
 
-import zoneinfo
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
@@ -17,7 +16,7 @@ from kcover.audit import subjects
 from kcover.repairs import repairs as core
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
-from kcover_portal.console import action_labels, form_dialog, forms, lists
+from kcover_portal.console import action_labels, form_dialog, forms, lists, time_zones
 from kcover_portal.console.access import Request, lead, require, signed_in
 from kcover_portal.console.forms import repairs as repair_forms
 from kcover_portal.console.forms.repairs import RepairForm
@@ -190,7 +189,7 @@ def _ask(
     request: Request, do: Do, *, names: tuple[str, ...], initial: dict[str, Any], back: str, **shown: Any
 ) -> HttpResponse:
     """Show the form, or carry out what it says and lead to the repair. A refusal becomes an error of the form."""
-    zone = zoneinfo.ZoneInfo(request.user.zone or "UTC")
+    zone = time_zones.of(request)
     with timezone.override(zone):
         form = RepairForm(request.POST or None, names=names, initial=initial, zone=zone)
 

@@ -19,7 +19,7 @@ from kcover.reports.report import Report
 from kcover.reports.sums import Sum
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
-from kcover_portal.console import exports, form_dialog, report_choice
+from kcover_portal.console import exports, form_dialog, report_choice, time_zones
 from kcover_portal.console.access import Request, place, require, signed_in
 from kcover_portal.console.forms.cluster_settings import LemonRepairs, Price
 from kcover_portal.console.reads import report_charts, report_figures, report_links, report_words
@@ -36,7 +36,9 @@ def reports(request: Request) -> HttpResponse:
     """The report of a period, with the lemons of now."""
     now = timezone.now()
     scope = accounts.scope(request.user)
-    asked = report_choice.read(request.GET, scope, now=now)
+    zone = time_zones.of(request)
+    with timezone.override(zone):
+        asked = report_choice.read(request.GET, scope, now=now)
     with place(request, concurrency_limits.REPORTS):
         report = reliability.reliability(scope, asked.cluster, asked.by, asked.period)
         found = lemon_repairs.with_outlooks(reliability.nodes_that_fail(scope, asked.cluster, now=now))
@@ -44,6 +46,7 @@ def reports(request: Request) -> HttpResponse:
     settable = set(accounts.clusters_of(request.user, Verb.GUARD).values_list("pk", flat=True))
     context = {
         "asked": asked,
+        "zone": zone,
         "periods": {
             **{name: label for name, (label, _length) in report_choice.PERIODS.items()},
             report_choice.CUSTOM: _("Custom"),
@@ -81,7 +84,8 @@ def export(request: Request, table: str, shape: str) -> HttpResponseBase:
         raise Http404
     now = timezone.now()
     scope = accounts.scope(request.user)
-    asked = report_choice.read(request.GET, scope, now=now)
+    with timezone.override(time_zones.of(request)):
+        asked = report_choice.read(request.GET, scope, now=now)
     if asked.error:
         return HttpResponse(asked.error, status=400, content_type="text/plain; charset=utf-8")
     with place(request, concurrency_limits.REPORTS):

@@ -1,6 +1,5 @@
 """Safety: the guards of each cluster with their counts, and changing them."""
 
-import zoneinfo
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,7 +14,7 @@ from kcover.decisions import guards
 from kcover.policy import modes
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
-from kcover_portal.console import form_dialog, forms, presentation, scope_choice
+from kcover_portal.console import form_dialog, forms, presentation, scope_choice, time_zones
 from kcover_portal.console.access import Request, require, signed_in
 from kcover_portal.console.confirmation import confirm
 from kcover_portal.console.forms import guard_settings
@@ -171,7 +170,7 @@ def announce(request: Request) -> HttpResponse:
     """Schedule a maintenance window, in which no node is isolated or rebooted."""
     if not accounts.scope(request.user, Verb.MAINTAIN).has_clusters:
         require(request, Verb.MAINTAIN, None)
-    zone = zoneinfo.ZoneInfo(request.user.zone or "UTC")
+    zone = time_zones.of(request)
     with timezone.override(zone):
         initial, note = scope_choice.initial(request)
         form = guard_settings.Window(

@@ -1,9 +1,10 @@
 """Safety on the console: every guard with its count, how it is changed, maintenance, and the banner of all pages."""
 
 import zoneinfo
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.core.exceptions import ValidationError
 from django.utils import timezone
 
 from kcover.decisions import guards
@@ -191,6 +192,44 @@ def test_one_cluster_is_paused_and_resumed(person, fleet_of_ten: World):
 
 
 # ---------------------------------------------------------------------------------------------------------- maintenance
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"),
+    [
+        *(("2 hours", 7200), ("30m", 1800), ("30min", 1800), ("1 h 30 min", 5400), ("90s", 90), ("1 day 2 h", 93_600)),
+        *(("2 小时", 7200), ("1 hour and 5 minutes", 3900), ("7 d", 604_800)),
+        *(("30", None), ("h", None), ("2 fortnights", None), ("1.5 h", None)),
+    ],
+)
+def test_a_duration_is_read_as_people_write_it(written: str, seconds: int | None):
+    field = guard_settings.Span()
+    if seconds is None:
+        with pytest.raises(ValidationError):
+            field.clean(written)
+    else:
+        assert field.clean(written) == seconds
+
+
+def test_maintenance_is_not_of_the_whole_fleet_unless_somebody_says_so(person, fleet_of_ten: World):
+    client = person("admin")
+    form = client.get("/maintenance/new/").context["form"]
+    assert (form["by"].value(), form["cluster"].value()) == ("nodes", "c1")
+    given = {"cluster": form["cluster"].value(), "by": form["by"].value(), "lasts": "2 hours", "reason": "r"}
+    assert client.post("/maintenance/new/", given).status_code == 422
+    assert not Maintenance.objects.exists()
+
+
+def test_times_are_entered_in_the_browsers_zone(person, fleet_of_ten: World):
+    client = person("admin")
+    client.cookies["kcover_zone"] = "Asia/Shanghai"
+    given = {"cluster": "c1", "begins": "2099-01-02T08:00", "lasts": "2 hours", "reason": "r"}
+    assert client.post("/maintenance/new/", given).status_code == 302
+    assert Maintenance.objects.get().starts_at == datetime(2099, 1, 2, tzinfo=UTC)
+    asked = client.get("/reports/?period=custom&from=2026-01-02&to=2026-01-03").context["asked"]
+    assert asked.period.since == datetime(2026, 1, 1, 16, tzinfo=UTC)
+    client.cookies["kcover_zone"] = "../../etc/passwd"
+    assert "UTC" in str(client.get("/maintenance/new/").context["form"]["begins"].label)
 
 
 def test_maintenance_is_announced_shown_and_ended(person, fleet_of_ten: World):
