@@ -1,7 +1,7 @@
 """Template context of every page: navigation, rights, mode banner, palette, home page."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from django.conf import settings
 from django.db.models import Count
@@ -13,11 +13,18 @@ from django.utils.translation import gettext_lazy as _
 
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import User, Verb
-from kcover_portal.console import home_pages
+from kcover_portal.console import action_labels, home_pages
 from kcover_portal.console.navigation import places
 from kcover_portal.console.reads import mode_banner
+from kcover_portal.console.reads.bulk_actions import NODE_VERBS
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.queries import needs_person
+
+ACTS_OF: Final[dict[str, tuple[str, ...]]] = {
+    "nodes": NODE_VERBS,
+    "approvals": ("approve", "reject"),
+    "rescues": ("cancel", "retry", "skip"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +72,7 @@ def shared(request: HttpRequest) -> dict[str, Any]:
 def palette(user: User, mode: str) -> list[PaletteEntry]:
     """The entries of the command palette: pages first, then actions."""
     found = [
-        PaletteEntry(place.label, place.icon, reverse(f"console:{place.page}"), words=place.page)
+        PaletteEntry(place.label, place.icon, reverse(f"console:{place.page}"), words=_words(place.page))
         for place in places(user)
     ]
     found += [
@@ -95,6 +102,12 @@ def palette(user: User, mode: str) -> list[PaletteEntry]:
     if accounts.may(user, Verb.WRITE_POLICIES, None):
         found.append(PaletteEntry(_("New policy"), "plus", reverse("console:policy-new"), words="policy"))
     return found
+
+
+def _words(page: str) -> str:
+    """What else people write for a page: the acts that they do there, in English and in their language."""
+    verbs = ACTS_OF.get(page, ())
+    return " ".join((page, *verbs, *(str(action_labels.verb(verb).label) for verb in verbs)))
 
 
 def rights(user: User) -> Rights:

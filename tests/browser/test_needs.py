@@ -43,7 +43,14 @@ def test_an_operator_sees_why_and_answers_by_keyboard_and_by_clicks(
     settled(page)
     card = page.locator("li.need[data-kind=approval]")
     expect(card).to_have_count(1)  # one cause
-    for text in ("2 nodes", "Rule ask-first#1 requires approval.", "Usual remedy:", "Expires", *questions):
+    for text in (
+        "2 nodes",
+        "Rule ask-first#1 requires approval.",
+        "Once approved:",
+        "Without an answer:",
+        "Expires",
+        *questions,
+    ):
         expect(card).to_contain_text(text)
     expect(page.locator("#needs-count .count")).to_be_visible()
     badge, tile, cards = numbers(page)

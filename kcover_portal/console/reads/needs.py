@@ -14,6 +14,7 @@ from django.utils.translation import gettext, gettext_lazy as _
 
 from kcover import need_causes
 from kcover.needs import Need
+from kcover.plans import lifecycle
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import User, Verb
 from kcover_portal.console import action_labels, presentation
@@ -22,6 +23,7 @@ from kcover_portal.console.reads import need_hits
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.lib import localization
 from kcover_portal.needs import queries, services
+from kcover_portal.rescue.models import Step
 
 MAX_NODES = 12  # nodes that a card names; the others are behind a link
 MAX_PICKED = 100  # rows of one bulk action
@@ -68,6 +70,18 @@ class CardAct:
 
 
 @dataclass(frozen=True, slots=True)
+class AskedPlan:
+    """What an approval is about: the titles of the steps that ran, and of those that run once it is given.
+
+    ``isolated``: without an answer the node stays out of scheduling; else nothing was done to it.
+    """
+
+    done: Sequence[str]
+    next: Sequence[str]
+    isolated: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Card:
     """One entry as it is shown. ``page``: where to read on. ``handles``: the reader may acknowledge it and so on.
 
@@ -84,6 +98,7 @@ class Card:
     handles: bool
     hit: need_hits.Hit | None = None
     elsewhere: int = 0
+    plan: AskedPlan | None = None
 
     @property
     def snoozes(self) -> bool:
@@ -161,11 +176,28 @@ def about(user: User, cluster: Cluster, rows: Collection[Model], *, now: datetim
 
 
 def _cards(entries: Sequence[queries.Entry], user: User) -> list[Card]:
-    hits = need_hits.of(entries)
-    return [_card(entry, user, hits.get(entry.id)) for entry in entries]
+    hits, plans = need_hits.of(entries), _plans(entries)
+    return [replace(_card(entry, user), hit=hits.get(entry.id), plan=plans.get(entry.id)) for entry in entries]
 
 
-def _card(entry: queries.Entry, user: User, hit: need_hits.Hit | None) -> Card:
+def _plans(entries: Sequence[queries.Entry]) -> dict[str, AskedPlan]:
+    """The plan of each request, by the entry's id; of several requests the first to expire. At most one query."""
+    asked = {entry.id: entry.items[0].row for entry in entries if entry.kind == Need.APPROVAL}
+    steps: dict[int, list[tuple[str, str]]] = defaultdict(list)
+    rows = Step.objects.filter(rescue__in=[rescue.pk for rescue in asked.values()]).order_by("index") if asked else ()
+    for step in rows:
+        steps[step.rescue_id].append((presentation.step_title(step.name), step.state))
+    return {
+        key: AskedPlan(
+            done=[title for title, state in steps[rescue.pk] if state == Step.State.DONE],
+            next=[title for title, state in steps[rescue.pk] if state not in lifecycle.FINISHED_STEP],
+            isolated=bool(rescue.marks),
+        )
+        for key, rescue in asked.items()
+    }
+
+
+def _card(entry: queries.Entry, user: User) -> Card:
     return Card(
         entry=entry,
         look=LOOKS[entry.kind],
@@ -175,7 +207,6 @@ def _card(entry: queries.Entry, user: User, hit: need_hits.Hit | None) -> Card:
         acts=list(_acts(entry, user)),
         nodes=_nodes(entry),
         handles=all(accounts.may(user, Verb.REPAIR, place) for place in services.places_of(entry)),
-        hit=hit,
     )
 
 

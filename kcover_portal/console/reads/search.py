@@ -12,7 +12,8 @@ from django.utils.translation import gettext as _
 
 from kcover.faults import catalog
 from kcover_portal.accounts import queries as accounts
-from kcover_portal.accounts.models import User
+from kcover_portal.accounts.models import User, Verb
+from kcover_portal.console import action_labels
 from kcover_portal.console.fault_names import KINDS, incident_name, of_rescue
 from kcover_portal.console.reads import spoken_acts
 from kcover_portal.console.reads.domain_labels import DomainLabels
@@ -20,11 +21,13 @@ from kcover_portal.fleet.models import Gpu, Node
 from kcover_portal.incidents.models import Incident, JobSeen
 from kcover_portal.parts.models import Placement
 from kcover_portal.rescue.models import Rescue
+from kcover_portal.rescue.queries import needs_person
 
 MAX_NODES = 8
 MAX_HITS = 5  # of each other kind
 MAX_RACKS = 100  # that are looked at
 MIN_TEXT = 3  # characters, for what is found by a part of its name
+MIN_ACT = 2  # characters of an act's word; Chinese words have two
 MAX_TEXT = 200
 NUMBERED: Final = re.compile(r"(?:(rescue|incident|xid|sxid)\s*#?|#)?\s*([0-9]{1,18})", re.IGNORECASE)
 
@@ -56,7 +59,7 @@ def find(user: User, text: str) -> list[Hit]:
         return []
     if numbered := list(_numbered(user, text)):
         return [*numbered, *_nodes(user, text), *_named(user, text), *_meanings(text)]
-    acts = list(_acts(user, text))
+    acts = [*_questions(user, text), *_acts(user, text)]
     return [*acts, *_nodes(user, text), *_named(user, text, racks=not acts), *_meanings(text)]
 
 
@@ -73,6 +76,20 @@ def _nodes(user: User, text: str) -> Iterator[Hit]:
 def _acts(user: User, text: str) -> Iterator[Hit]:
     for act, cluster, name, sure in spoken_acts.said(user, text):
         yield Hit("act", act.icon, f"{act.label} {name}", cluster, act.page(cluster, name), asks=True, sure=sure)
+
+
+def _questions(user: User, text: str) -> Iterator[Hit]:
+    """The requests for approval that a word such as "approve" may mean; each opens the dialog of the answer."""
+    wanted = text.lower()
+    for verb in ("approve", "reject"):
+        look = action_labels.verb(verb)
+        if len(wanted) < MIN_ACT or not any(str(word).lower().startswith(wanted) for word in (verb, look.label)):
+            continue
+        rows = accounts.visible(user, needs_person.awaiting_approval(), needed=Verb.APPROVE)
+        for rescue in rows.select_related("node", "cluster").order_by("expires_at", "pk")[:MAX_HITS]:
+            label = f"{look.label} · {rescue.node.name}"
+            page = reverse("console:rescue-act", args=(rescue.pk, verb))
+            yield Hit("act", look.icon, label, of_rescue(rescue), page, asks=True, sure=False)
 
 
 def _racks(user: User, text: str) -> Iterator[Hit]:

@@ -16,7 +16,7 @@ from django.utils.translation import gettext as _
 from kcover import reasons
 from kcover.decisions import match
 from kcover.values import masked_addresses
-from kcover_portal.console import action_labels, fault_names, part_names, presentation
+from kcover_portal.console import action_labels, browsers, fault_names, part_names, presentation
 from kcover_portal.console.reads import answers, entries, report_words, step_facts
 from kcover_portal.incidents.models import Incident, Occurrence
 from kcover_portal.ledger.models import Entry
@@ -168,6 +168,12 @@ def gpu_strip(devices: str) -> SafeString:
 def who(actor: str) -> str:
     """The name of an actor: ann for user:ann."""
     return actor_names.name(actor)
+
+
+@register.filter
+def browser(header: str) -> str:
+    """The browser and the system that a User-Agent header names."""
+    return browsers.name(header)
 
 
 @register.filter

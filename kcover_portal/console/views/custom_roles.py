@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Count
+from django.db.models import Count, QuerySet
 from django.forms import BaseForm, Form
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404
@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods
 
 from kcover_portal.accounts import queries, services
-from kcover_portal.accounts.models import VERBS_OF, CustomRole, GroupMapping, Role, Verb
+from kcover_portal.accounts.models import VERBS_OF, CustomRole, GroupMapping, Role, RoleBinding, Verb
 from kcover_portal.accounts.services import oidc
 from kcover_portal.console import form_dialog, forms
 from kcover_portal.console.access import Request, require, signed_in
@@ -28,15 +28,25 @@ def shown() -> dict[str, Any]:
         people=Count("bindings__user", distinct=True), groups=Count("mappings", distinct=True)
     )
     titles = dict(Role.choices)
+    people = _uses(RoleBinding.objects.filter(custom=None), "user")
+    groups = _uses(GroupMapping.objects.filter(custom=None), "pk")
     return {
         "roles": [(row, [Verb(verb) for verb in row.verbs]) for row in rows],
-        "built_in": [(titles[name], [verb for verb in Verb if verb in held]) for name, held in VERBS_OF.items()],
+        "built_in": [
+            (titles[name], [verb for verb in Verb if verb in held], people.get(name, 0), groups.get(name, 0))
+            for name, held in VERBS_OF.items()
+        ],
         "mappings": [
             (row, row.custom.name if row.custom else titles[row.role])
             for row in GroupMapping.objects.select_related("cluster", "custom").annotate(people=Count("members"))
         ],
         "single_sign_on": settings.KCOVER_OIDC is not None,
     }
+
+
+def _uses(rows: QuerySet[Any], counted: str) -> dict[str, int]:
+    """How many different people or groups have each built-in role."""
+    return dict(rows.order_by().values_list("role").annotate(n=Count(counted, distinct=True)))
 
 
 @require_http_methods(["GET", "POST"])

@@ -132,7 +132,8 @@ def answer_links(delivery: Delivery, channel: Channel) -> list[tuple[Rescue, str
 
 def _test(delivery: Delivery, channel: Channel, *, now: datetime) -> Message:
     text = _("This is a test message. The channel %(name)s works.") % {"name": channel.name}
-    return _message(delivery, channel, _("A test"), [text], [], now=now)
+    line = f"{text} {settings.KCOVER_PUBLIC_URL}/notifications/" if settings.KCOVER_PUBLIC_URL else text
+    return _message(delivery, channel, _("A test"), [line], [], now=now)
 
 
 def _message(

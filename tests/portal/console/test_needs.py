@@ -312,3 +312,15 @@ def test_a_request_comes_before_faults_and_equal_recent_incidents_are_one_row(ma
     recent = person("viewer").get("/").context["recent"]
     assert [(one.newest.code, one.nodes) for one in recent] == [("62", 1), ("94", 3)]
     assert causes.ORDER.index(Need.APPROVAL) < causes.ORDER.index(Need.STORM)
+
+
+def test_the_card_of_a_request_says_what_was_done_and_what_an_answer_leads_to(make, person):
+    world = make()
+    fleet.resume(cluster=world.cluster, reason="", actor="user:ann", now=world.now, mode="approve")
+    world.fault(62)
+    world.work()
+    [card] = person("viewer").get("/").context["needs"].cards
+    steps = list(world.rescue().steps.all())
+    assert card.plan.isolated == bool(world.rescue().marks)
+    assert len(card.plan.done) == sum(step.state == "done" for step in steps)
+    assert len(card.plan.done) + len(card.plan.next) == len(steps)

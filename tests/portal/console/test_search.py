@@ -4,6 +4,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import Cluster, Gpu
 from kcover_portal.incidents.models import Incident, JobSeen
 from kcover_portal.parts.models import Part, Placement
@@ -144,3 +145,19 @@ def test_a_rack_is_the_list_of_its_nodes(person, stocked: World):
     assert hits(person("viewer"), "r-07") == [("rack", "r-07", "/nodes/?cluster=c1&label=floor%3Dr-07")]
     other = person("viewer", cluster=Cluster.objects.create(name="other", created_at=stocked.now))
     assert hits(other, "r-07") == []
+
+
+def test_the_palette_finds_acts_by_their_words_alone(person, make):
+    world = make()
+    fleet.resume(cluster=world.cluster, reason="", actor="user:ann", now=world.now, mode="approve")
+    world.fault(62)
+    world.work()
+    asked = f"/rescues/{world.rescue().pk}/approve/"
+    client = person("approver")
+    assert [hit[2] for hit in hits(client, "approve")] == [asked]
+    assert [hit[2] for hit in hits(person("viewer"), "approve")] == []
+    client.post("/preferences/", {"language": "zh-hans", "next": "/"})
+    assert [hit[2] for hit in hits(client, "批准")] == [asked]
+    words = {entry.href: entry.words for entry in client.get("/account/").context["palette"]}
+    assert "cordon" in words["/nodes/"]
+    assert "批准" in words["/approvals/"]

@@ -4,7 +4,7 @@ import pytest
 from django.utils import translation
 
 from kcover import audit
-from kcover_portal.console import action_labels
+from kcover_portal.console import action_labels, browsers
 from kcover_portal.console.reads import entries, rescues
 from kcover_portal.fleet import services as fleet
 from kcover_portal.ledger import services as ledger
@@ -36,6 +36,33 @@ def test_settings_of_actions_are_words_where_there_are_some() -> None:
     assert action_labels.setting("drain", "waittime", "20min") == "at most 20min"
     assert action_labels.setting("reboot", "unCordon", "true") == "then back to service"
     assert action_labels.setting("taint", "key", "bad") == "key=bad"
+
+
+@pytest.mark.parametrize(
+    ("header", "name"),
+    [
+        ("Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0", "Firefox 128 · Linux"),
+        (
+            "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/131.0.0.0 "
+            "Safari/537.36 Edg/131.0.2903.51",
+            "Edge 131 · Windows",
+        ),
+        (
+            "Mozilla/5.0 (iPhone; CPU iPhone OS 18_1 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) "
+            "Version/18.1 Mobile/15E148 Safari/604.1",
+            "Safari 18 · iOS",
+        ),
+        ("something else", "something else"),
+    ],
+)
+def test_a_session_names_its_browser_and_system(header: str, name: str) -> None:
+    assert browsers.name(header) == name
+
+
+def test_a_built_in_role_tells_how_many_have_it(person, world: World) -> None:
+    person("viewer", name="vera")
+    built_in = person("admin").get("/access/").context["built_in"]
+    assert {role: people for role, _verbs, people, _groups in built_in if people} == {"Admin": 1, "Viewer": 1}
 
 
 def test_a_rescue_by_hand_is_listed_with_its_verb(person, world: World) -> None:
