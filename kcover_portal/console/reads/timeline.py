@@ -19,7 +19,7 @@ from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger import queries as ledger
-from kcover_portal.lib import localization
+from kcover_portal.lib import actor_names, localization
 from kcover_portal.needs.queries import sentences
 from kcover_portal.rescue.models import Decision, Rescue, Step
 from kcover_portal.rescue.queries import last_decisions, needs_person
@@ -150,7 +150,7 @@ def _acts(node: Node, length: int) -> list[TimelineEntry]:
             "act",
             Badge("", "off", "user" if actors.is_user(entry.actor) else "robot"),
             records.title(entry),
-            " · ".join(part for part in (entry.actor, records.why(entry)) if part),
+            " · ".join(part for part in (actor_names.name(entry.actor), records.why(entry)) if part),
             "rescue" if entry.rescue else "",
             entry.rescue,
         )
