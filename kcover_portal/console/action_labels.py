@@ -123,6 +123,5 @@ SETTINGS: Final = {
 
 
 def setting(action: str, key: str, value: str) -> str:
-    """A setting of a rule's action in words; as the policy writes it where there are none."""
-    words = SETTINGS.get((action, key)) or SETTINGS.get(("", f"{key}={value}"))
-    return str(words) % {"value": value} if words else f"{key}={value}"
+    """What a setting of a rule's action means, in words with a place for the value; "" where there are none."""
+    return str(SETTINGS.get((action, key)) or SETTINGS.get(("", f"{key}={value}")) or "")

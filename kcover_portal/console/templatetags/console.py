@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _
 
 from kcover import reasons
 from kcover.decisions import match
-from kcover.values import masked_addresses
+from kcover.values import durations, masked_addresses
 from kcover_portal.console import action_labels, browsers, fault_names, part_names, presentation
 from kcover_portal.console.reads import answers, entries, report_words, step_facts
 from kcover_portal.incidents.models import Incident, Occurrence
@@ -209,9 +209,19 @@ def step_title(name: str) -> str:
 
 
 @register.simple_tag
-def action_setting(action: str, key: str, value: Any) -> str:
-    """A setting of a rule's action in words: at most 20 min for the waittime of a drain."""
-    return action_labels.setting(action, key, str(masked_addresses.mask(value)))
+def action_setting(action: str, key: str, value: Any) -> SafeString:
+    """A setting of a rule's action in words: at most 20 min for the waittime of a drain; else as the policy has it."""
+    written = str(masked_addresses.mask(value))
+    words = action_labels.setting(action, key, written)
+    if not words:
+        return format_html('<span class="quiet mono">{}={}</span>', key, written)
+    try:
+        length = durations.parse(written)
+    except durations.DurationError:
+        length = None
+    return format_html(
+        '<span class="quiet">{}</span>', words % {"value": step_facts.duration(length) if length else written}
+    )
 
 
 @register.filter

@@ -4,8 +4,9 @@ import pytest
 from django.utils import translation
 
 from kcover import audit
-from kcover_portal.console import action_labels, browsers
+from kcover_portal.console import browsers
 from kcover_portal.console.reads import entries, rescues
+from kcover_portal.console.templatetags import console as tags
 from kcover_portal.fleet import services as fleet
 from kcover_portal.ledger import services as ledger
 from kcover_portal.ledger.models import Entry
@@ -33,9 +34,9 @@ def test_an_actor_has_a_name_in_the_readers_language(actor: str, name: str) -> N
 
 
 def test_settings_of_actions_are_words_where_there_are_some() -> None:
-    assert action_labels.setting("drain", "waittime", "20min") == "at most 20min"
-    assert action_labels.setting("reboot", "unCordon", "true") == "then back to service"
-    assert action_labels.setting("taint", "key", "bad") == "key=bad"
+    assert ">at most 20 min<" in tags.action_setting("drain", "waittime", "20min")
+    assert ">then back to service<" in tags.action_setting("reboot", "unCordon", "true")
+    assert 'mono">key=bad<' in tags.action_setting("taint", "key", "bad")
 
 
 @pytest.mark.parametrize(
