@@ -123,7 +123,7 @@ def test_rows_are_chosen_by_key_kept_while_the_list_lives_and_acted_on_together(
     dialog.get_by_label("Reason").fill("ticket 14")
     dialog.get_by_role("button", name="Cordon: 2").click()
     expect(dialog).to_contain_text("Result")
-    expect(dialog.get_by_role("link", name=re.compile("^rescue"))).to_have_count(2)
+    expect(dialog.get_by_role("link", name=re.compile(r"^Cordon requested: rescue \d+$"))).to_have_count(2)
     expect(bar).to_be_hidden()
 
 

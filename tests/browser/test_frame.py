@@ -15,7 +15,7 @@ GROUPS = ["Operate", "Fleet", "Configure", "Admin"]
 def test_a_phone_has_the_first_places_in_a_bar_and_all_in_a_sheet(open_page: Open):
     page = open_page("/parts/", width=390)
     live(page)
-    places, more = page.locator("#places a:visible"), page.get_by_role("button", name="More")
+    places, more = page.locator("#places a:visible"), page.get_by_role("button", name="More", exact=True)
     expect(places).to_have_count(4)
     expect(page.locator(".nav-title:visible")).to_have_count(0)
     more.click()

@@ -61,7 +61,7 @@ def choose(page: Page, names: list[str], action: str) -> None:
     dialog.get_by_label("Reason").press_sequentially("ticket 14")
     dialog.get_by_role("button", name=f"{action}: {len(names)}").click()
     expect(dialog).to_contain_text("Result")
-    expect(dialog.get_by_role("link", name=re.compile("^rescue"))).to_have_count(len(names))
+    expect(dialog.get_by_role("link", name=re.compile(rf"^{action} requested: rescue \d+$"))).to_have_count(len(names))
 
 
 def test_nodes_are_cordoned_with_a_preview_and_given_back(
