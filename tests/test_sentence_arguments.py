@@ -99,7 +99,8 @@ CODES: Mapping[str, Iterable[str]] = {
 # Calls that cannot be read at all, by "file::function", with the reason why they are right nevertheless.
 UNREAD: Mapping[str, str] = {
     **dict.fromkeys(
-        [f"kcover/wire/decode.py::{name}" for name in ("decode", "_inventory", "_nics", "_figures")], "an error raised with a path"
+        [f"kcover/wire/decode.py::{name}" for name in ("decode", "_inventory", "_nics", "_figures")],
+        "an error raised with a path",
     ),
     "kcover/wire/fields.py::matching": "tests/kcover/test_wire.py gets the sentence of each of its callers",
     "kcover/wire/fields.py::reason": "code and parameters were checked where the WireError is raised",
