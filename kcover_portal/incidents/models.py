@@ -114,6 +114,7 @@ class Incident(models.Model):
             models.Index(fields=("node", "state"), name="incidents_of_node"),
             models.Index(fields=("cluster", "state", "-id"), name="incidents_of_cluster"),
             models.Index(fields=("cluster", "last_at"), name="recent_incidents"),
+            models.Index(fields=("is_user_fault", "-id"), name="incidents_in_order"),  # the list's usual order
         )
 
     def __str__(self) -> str:
