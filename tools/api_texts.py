@@ -27,8 +27,10 @@ from kcover_portal.api import schema_texts  # noqa: E402
 def main() -> None:
     """Prints one marked text on each line."""
     with patched_settings({"POSTPROCESSING_HOOKS": []}):
-        unmarked = schema_texts.parameter_texts(document("en")) & schema_texts.parameter_texts(document("zh-hans"))
-    for text in sorted(schema_texts.texts(document("en")) | unmarked):
+        english, chinese = document("en"), document("zh-hans")
+        unmarked = schema_texts.parameter_texts(english) & schema_texts.parameter_texts(chinese)
+        unmarked |= schema_texts.field_texts(english) & schema_texts.field_texts(chinese)
+    for text in sorted(schema_texts.texts(english) | unmarked):
         print(f"# xgettext:no-python-format\n_({text!r})")
 
 

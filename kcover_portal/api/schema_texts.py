@@ -1,4 +1,4 @@
-"""The sentences of the OpenAPI document in the reader's language: kinds of records, operations and their parameters.
+"""The sentences of the OpenAPI document in the reader's language: kinds of records, operations, parameters and fields.
 
 The docstring of an operation is its text: the first sentence becomes the summary, the rest the description. These
 texts are not marked in the code, so ``make messages`` collects them from the document (``tools/api_texts.py``).
@@ -62,6 +62,7 @@ TAGS: Final = {
 OF_DJANGO_FILTER: Final = gettext_noop("Multiple values may be separated by commas.")  # it has no Chinese text
 
 PARAGRAPHS: Final = "\n\n"  # stands between them
+VALUES: Final = "* `"  # begins the list of a field's values, which drf-spectacular writes
 _FIRST_SENTENCE = re.compile(r"(.+?)\.(?:\s+|$)(.*)", re.DOTALL)
 
 
@@ -82,6 +83,8 @@ def localize(result: Document) -> Document:
         operation |= {"operationId": others["operationId"]} | said | others
         for parameter in _described(operation):
             parameter["description"] = gettext(parameter["description"])
+    for described in _fields(result):
+        described["description"] = PARAGRAPHS.join(map(gettext, _paragraphs(described["description"])))
     return result
 
 
@@ -94,6 +97,31 @@ def texts(document: Document) -> set[str]:
 def parameter_texts(document: Document) -> set[str]:
     """The descriptions of parameters."""
     return {parameter["description"] for operation in _operations(document) for parameter in _described(operation)}
+
+
+def field_texts(document: Document) -> set[str]:
+    """The paragraphs about bodies and their fields. Lists of the values that one may have say nothing else."""
+    found = (paragraph for one in _fields(document) for paragraph in _paragraphs(one["description"]))
+    return {paragraph for paragraph in found if paragraph and not paragraph.startswith(VALUES)}
+
+
+def _fields(document: Document) -> Iterator[Document]:
+    """The bodies and fields that have a description, however deep they are in others."""
+    found: list[Any] = [document.get("components", {}).get("schemas", {})]
+    while found:
+        one = found.pop()
+        if isinstance(one, dict):
+            if isinstance(one.get("description"), str):
+                yield one
+            found += one.values()
+        elif isinstance(one, list):
+            found += one
+
+
+def _paragraphs(text: str) -> list[str]:
+    """The paragraphs, each in one line; a list of values keeps its lines."""
+    found = text.strip().split(PARAGRAPHS)
+    return [one if one.startswith(VALUES) else " ".join(one.split()) for one in found]
 
 
 def _translated(text: str) -> str:

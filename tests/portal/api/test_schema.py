@@ -66,6 +66,9 @@ def test_kinds_of_records_operations_and_parameters_have_texts_in_both_languages
     assert [tag["name"] for tag in chinese["tags"] if not HAN.search(tag["description"])] == []
     texts = schema_texts.texts(chinese) | schema_texts.parameter_texts(chinese)
     assert sorted(text for text in texts if not HAN.search(text)) == ["GPU UUID"]
+    fields = schema_texts.field_texts(chinese)
+    assert len(fields) > 400
+    assert sorted(text for text in fields if not HAN.search(text)) == ["GB/s", "UUID", "cluster/name"]
 
 
 def test_filters_and_pages_are_documented(schema: dict) -> None:
