@@ -24,7 +24,9 @@ class GpuFigures:
         self._sent: int | None = None
 
     def note(self, observation: Observation, now: datetime) -> None:
-        """Keep the figures that a run of a probe found."""
+        """Keep the figures that a run of a probe found, unless it only repeats earlier ones."""
+        if observation.repeated:
+            return
         found = dict(observation.figures)
         for finding in observation.findings:
             check = finding.check

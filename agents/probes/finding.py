@@ -61,11 +61,13 @@ class Observation:
 
     ``faults`` are faults in addition to the findings, for example an Xid from the driver. They are reported every time.
     ``figures``: values by GPU (UUID) and name (``kcover.nodes.gpu_figures``) in addition to those of findings.
+    ``repeated``: it has the findings of an earlier run again.
     """
 
     findings: tuple[Finding, ...] = ()
     faults: tuple[Fault, ...] = ()
     figures: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    repeated: bool = False
 
 
 class Probe(Protocol):

@@ -1,6 +1,7 @@
 """Figures of GPUs: what probes find goes with one heartbeat in each quarter of an hour."""
 
 import itertools
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -40,6 +41,13 @@ def test_figures_are_due_once_a_quarter():
             figures.accepted(now)
     assert len(sent) == 4
     assert {later - earlier for earlier, later in itertools.pairwise(sent)} == {QUARTER}
+
+
+def test_repeated_findings_are_no_new_values():
+    """MetaX GPUs are measured once a day, and their findings repeated each minute."""
+    figures = GpuFigures("gpu-1")
+    figures.note(replace(FOUND, repeated=True), START)
+    assert figures.due(START) == {}
 
 
 def test_a_fleet_does_not_send_at_once():

@@ -73,7 +73,7 @@ def test_times_in_sentences_are_in_the_zone_of_the_person(open_page: Open, produ
     try:
         choose_zone(page, "Pacific/Kiritimati")
         page.goto(f"{product.url}/nodes/sim/{node}/drain/")
-        held = page.locator(".note-warning")
+        held = page.locator(".note-warning").filter(has_text="Currently blocked by:")
         expect(held).to_contain_text("new switches")
         time = held.locator("time")
         expect(time).to_have_attribute("datetime", f"{end:%Y-%m-%dT%H:%M:%S}Z")

@@ -41,7 +41,7 @@ class MetaXProbe:
     def observe(self, now: datetime) -> Observation:
         """Observe the GPUs. Devices are UUIDs if ``mx-smi -L`` prints them."""
         if self._next is not None and now < self._next:
-            return Observation(findings=self._found)
+            return Observation(findings=self._found, repeated=True)
         self._next = next_check_time(now.astimezone(), self._limits)
         findings = self._observe()
         self._found = tuple(replace(result, is_fault=False) for result in findings)

@@ -26,8 +26,8 @@ RESERVED: Final = PARTS | {
     *("approver", "operator", "viewer"),
 }
 # Cyrillic and Greek letters that look like Latin ones, in lower case (Unicode TR39, confusables).
-_CONFUSABLE: Final = dict(zip("аеорсухіјѕһԁԛԝɡοαυνρκιτ", "aeopcyxijshdqwgoauvpkit", strict=True))
-_ALIKE: Final = str.maketrans({**_CONFUSABLE, "0": "o", "1": "l", "i": "l", "ı": "l"})
+_CONFUSABLE: Final = str.maketrans(dict(zip("аеорсухіјѕһԁԛԝɡοαυνρκιτ", "aeopcyxijshdqwgoauvpkit", strict=True)))
+_ALIKE: Final = str.maketrans({"0": "o", "1": "l", "i": "l", "ı": "l"})  # what a provider's names may not differ by
 _ALIKE_PAIRS: Final = (("rn", "m"), ("vv", "w"))
 
 
@@ -46,7 +46,8 @@ def refusal(name: str) -> reasons.Reason | None:
     """Why an admin's new account cannot have the name; None if it can. One query."""
     if name.casefold() in PARTS:
         return reasons.of("user_name_reserved", user=name)
-    other = next((one for one in User.objects.values_list("username", flat=True) if are_alike(name, (one,))), None)
+    shape = _letters(name)
+    other = next((one for one in User.objects.values_list("username", flat=True) if _letters(one) == shape), None)
     return reasons.of("user_name_alike", user=name, other=other) if other is not None and other != name else None
 
 
@@ -64,9 +65,14 @@ def are_alike(name: str, others: Iterable[str]) -> bool:
     return any(_shape(other) == shape for other in others)
 
 
-def _shape(name: str) -> str:
+def _letters(name: str) -> str:
+    """The name without case and accents, in Latin letters that look like its own."""
     plain = (one for one in unicodedata.normalize("NFKD", name) if not unicodedata.combining(one))
-    found = "".join(plain).casefold().translate(_ALIKE).replace("i", "l")
+    return "".join(plain).casefold().translate(_CONFUSABLE)
+
+
+def _shape(name: str) -> str:
+    found = _letters(name).translate(_ALIKE)
     for pair, one in _ALIKE_PAIRS:
         found = found.replace(pair, one)
     return found

@@ -15,7 +15,6 @@ from django.views.decorators.http import require_GET, require_http_methods
 from kcover import reasons
 from kcover.nodes import scopes
 from kcover_portal.accounts import queries as accounts
-from kcover_portal.accounts.models import Verb
 from kcover_portal.console import action_labels, form_dialog, presentation, scope_choice
 from kcover_portal.console.access import Request, dialog, place, require, signed_in
 from kcover_portal.console.forms import scopes as forms
@@ -24,6 +23,7 @@ from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.fleet.services import node_scopes, scope_checks
 from kcover_portal.lib import localization
 from kcover_portal.lib.errors import FieldError
+from kcover_portal.rescue.control import requests
 from kcover_portal.rescue.services import MAX_NODES_AT_ONCE
 from kcover_portal.runtime.services import concurrency_limits
 from kcover_portal.shared_reads import scope_previews
@@ -60,9 +60,10 @@ def select(request: Request, verb: str) -> HttpResponse:
     """Selects nodes by a scope, and leads to the preview of an act on them. Nothing is acted on here."""
     if verb not in NODE_VERBS:
         raise Http404
-    if not accounts.may_somewhere(request.user, Verb.REPAIR):
-        require(request, Verb.REPAIR, None)
-    clusters = accounts.scope(request.user, Verb.REPAIR).clusters()
+    right = requests.right_for(verb)
+    if not accounts.may_somewhere(request.user, right):
+        require(request, right, None)
+    clusters = accounts.scope(request.user, right).clusters()
     initial = {name: request.GET[name] for name in scope_choice.GIVEN if name in request.GET}
     form = forms.SomeNodes(request.POST or None, clusters=clusters, initial=initial)
 

@@ -124,7 +124,7 @@ def answer_links(delivery: Delivery, channel: Channel) -> list[tuple[Rescue, str
                 by = channel.addressed_by or channel.created_by
                 link = approval_links.channel_link(rescue, person, addressed_by=by)
             except create.RescueRefused:
-                continue  # answered in the meantime, or this person may not answer it
+                continue  # answered meanwhile, not theirs to answer, or led where nobody chose who may make links
             said = _("Answer about %(node)s as %(name)s: %(link)s")
             found.append((rescue, said % {"node": rescue.node.name, "name": person.get_username(), "link": link}))
     return found

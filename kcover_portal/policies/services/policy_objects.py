@@ -34,6 +34,7 @@ MAX_BYTES_PER_CLUSTER = 4 * 1024 * 1024  # of the specs of its objects
 MAX_MESSAGE = 1_000
 MAX_PROBLEMS = 5  # that one message lists
 CONDITION = ACCEPTED = "Accepted"
+TOO_MANY = "TooMany"  # depends on the other objects, too
 APPLICATION_KIND = "pod"  # a container that ended with an error proves no fault of its node
 
 
@@ -131,14 +132,15 @@ def _weigh(
         key = one.uid, one.generation
         try:
             if number >= MAX_OBJECTS_PER_CLUSTER:
-                raise _Refusal("TooMany", reasons.of("policy_objects_many", most=MAX_OBJECTS_PER_CLUSTER))
+                raise _Refusal(TOO_MANY, reasons.of("policy_objects_many", most=MAX_OBJECTS_PER_CLUSTER))
             size += len(one.raw_spec)
             more = 0 if size > MAX_BYTES_PER_CLUSTER else _rules_in(one)
             if size > MAX_BYTES_PER_CLUSTER or rules + more > MAX_RULES_PER_CLUSTER:
                 limits = {"rules": MAX_RULES_PER_CLUSTER, "size": MAX_BYTES_PER_CLUSTER // 1024 // 1024}
-                raise _Refusal("TooMany", reasons.of("policy_objects_large", **limits))
+                raise _Refusal(TOO_MANY, reasons.of("policy_objects_large", **limits))
             rules += more
-            weighed[key] = before.get(key) or _read(one)
+            known = before.get(key)
+            weighed[key] = known if known is not None and known.answer.word != TOO_MANY else _read(one)
         except _Refusal as refusal:
             weighed[key] = _Weighed((), refusal.answer)
     return weighed
@@ -246,6 +248,9 @@ def _no_node_faults(rule: document.Rule) -> Iterator[tuple[str, str]]:
 
 
 def _text(one: port.CustomObject) -> str:
+    if len(one.raw_spec) > yaml_reader.MAX_BYTES:  # before it is decoded and written as YAML
+        too_large = reasons.of("text_too_large", bytes=len(one.raw_spec), limit=yaml_reader.MAX_BYTES)
+        raise _Refusal("Invalid", too_large)
     content: Mapping[str, Any] = {
         "apiVersion": one.kind.api_version,
         "kind": one.kind.kind,

@@ -17,7 +17,7 @@ from kcover.values.quote import short_text
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import ALL_NAMESPACES, Cluster
 from kcover_portal.fleet.services import node_selection
-from kcover_portal.kube import port
+from kcover_portal.kube import bounds, port
 from kcover_portal.lib.errors import FieldError
 from kcover_portal.preflight.models import ReadReportObject
 from kcover_portal.preflight.services import node_reports
@@ -37,9 +37,11 @@ def read_report_objects(cluster: Cluster, *, now: datetime) -> int:
     Objects that are older than the cluster's time to collect reports are left alone: their run would have expired.
     Raises port.KubeError.
     """
-    found = {one.uid: one for one in _trusted(cluster)}
+    objects, is_whole = _trusted(cluster)
+    found = {one.uid: one for one in objects}
     known = ReadReportObject.objects.filter(cluster=cluster)
-    known.exclude(uid__in=found).delete()
+    if is_whole:
+        known.exclude(uid__in=found).delete()
     new = found.keys() - set(known.values_list("uid", flat=True))
     earliest = now - timedelta(seconds=cluster.preflight_within)
     fresh = [found[uid] for uid in new if (found[uid].created_at or now) >= earliest]
@@ -59,15 +61,22 @@ def read_report_objects(cluster: Cluster, *, now: datetime) -> int:
     return len(done)
 
 
-def _trusted(cluster: Cluster) -> list[port.CustomObject]:
-    """The objects that count. Others are not read: whoever may create them may create many."""
+def _trusted(cluster: Cluster) -> tuple[list[port.CustomObject], bool]:
+    """The objects that count, and whether these are all. Others are not read: users may create many.
+
+    A namespace with too many objects stops no other one.
+    """
     names = cluster.preflight_namespace_list
     if not names:
-        return []
-    client = fleet.connect(cluster)
-    if names == [ALL_NAMESPACES]:
-        return client.custom_objects(port.PREFLIGHT_REPORT)
-    return [one for name in names for one in client.custom_objects(port.PREFLIGHT_REPORT, namespace=name)]
+        return [], True
+    client, found, is_whole = fleet.connect(cluster), list[port.CustomObject](), True
+    for name in [""] if names == [ALL_NAMESPACES] else names:
+        try:
+            found += client.custom_objects(port.PREFLIGHT_REPORT, namespace=name)
+        except bounds.TooLarge as error:
+            is_whole = False
+            log.warning("cluster %s: PreflightReports in %r are not read: %s", cluster.name, name, error)
+    return found, is_whole
 
 
 def _take(cluster: Cluster, one: port.CustomObject, *, now: datetime) -> None:

@@ -1,7 +1,7 @@
 """Requests of people, programs and decision systems, checked against modes and guards before a rescue is created."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -115,7 +115,8 @@ def request(
         under_way = queries.open_on(node)
         if under_way is not None:  # a call of its worker may be in flight, and keeps the node's lock
             because = reasons.of("replaced_by_request", by=actor, act=reasons.of(f"act_{verb}"))
-            ending = create.Ending(state="cancelled", because=because)
+            left = bool(under_way.marks) and not any(actions.ACTIONS[step.name].returns_node for step in steps)
+            ending = create.Ending(state="cancelled", because=because, needs_human=left)
             create.end(under_way, ending, actor=actor, now=now)
         created = create.create_rescue(
             node,
@@ -350,12 +351,9 @@ def guard_verdicts(
 
     An open storm of the node holds what takes work away. A node may be isolated by hand meanwhile.
     """
-    if code:
-        facts = counts.facts(node, settings=settings, now=now, kind="xid", code=code, destructive=True)
-        alone = facts
-    else:
-        facts = counts.of_request(node, settings=settings, now=now)
-        alone = replace(facts, symptoms=())
+    kind = "xid" if code else ""
+    alone = counts.facts(node, settings=settings, now=now, kind=kind, code=code, destructive=True)
+    facts = counts.of_request(node, settings=settings, now=now, kind=kind, code=code)
     verdicts = [guards.isolation(settings, alone, now=now, overrides=overrides)]
     for act in [name for name in steps if actions.ACTIONS[name].takes_work_away]:
         verdicts.append(guards.destructive(settings, facts, act=act, now=now, overrides=overrides))

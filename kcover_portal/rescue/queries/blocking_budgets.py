@@ -23,7 +23,7 @@ MAX_NAMESPACES: Final = 20  # whose pods are listed to find the nodes that block
 OnNodes = dict[str, frozenset[str]]  # by the budget, "namespace/name": the nodes of its pods that a drain would evict
 
 _lock = Lock()
-_kept: dict[int, tuple[datetime, OnNodes]] = {}
+_kept: dict[int, tuple[datetime, OnNodes | None]] = {}
 
 
 class Budgets:
@@ -55,11 +55,10 @@ def on_nodes(cluster: Cluster, *, now: datetime) -> OnNodes | None:
     if at is not None and timedelta(0) <= now - at < CACHED_FOR:
         return kept
     found = _read(cluster)
-    if found is not None:
-        with _lock:
-            for old in [other for other, (then, _) in _kept.items() if now - then >= CACHED_FOR]:
-                del _kept[old]
-            _kept[cluster.pk] = (now, found)
+    with _lock:
+        for old in [other for other, (then, _) in _kept.items() if now - then >= CACHED_FOR]:
+            del _kept[old]
+        _kept[cluster.pk] = (now, found)
     return found
 
 

@@ -56,10 +56,15 @@ def facts(
     return counted.of(node, kind=kind, code=code, hardware=hardware, rules=rules, destructive=destructive)
 
 
-def of_request(node: Node, *, settings: guards.Settings, now: datetime) -> guards.Facts:
-    """The facts before a call that takes work away, on somebody's request. Its faults are those of its open storms."""
-    found = facts(node, settings=settings, now=now, destructive=True)
-    return replace(found, symptoms=symptoms.open_storms_of(node)) if settings.storm.enabled else found
+def of_request(node: Node, *, settings: guards.Settings, now: datetime, kind: str = "", code: str = "") -> guards.Facts:
+    """The facts before a call that takes work away, on somebody's request.
+
+    The open storms of the node count, whatever fault the request names (``kind``, ``code``; "": none).
+    """
+    found = facts(node, settings=settings, now=now, kind=kind, code=code, destructive=True)
+    if not settings.storm.enabled:
+        return found
+    return replace(found, symptoms=(*found.symptoms, *symptoms.open_storms_of(node)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,6 +81,10 @@ def test_the_rules_and_bytes_of_a_cluster_are_bounded(
     assert read(world) == (2 if bound == "rules" else 1)
     assert reported(world, OWN, "a") == ("True", "Accepted")
     assert reported(world, OWN, "b") == ("False", "TooMany")
+    monkeypatch.undo()  # as if others made room
+    put_rules(world, "d", 1)
+    assert read(world) == (4 if bound == "rules" else 3)
+    assert reported(world, OWN, "b") == ("True", "Accepted")
 
 
 def test_one_read_of_a_cluster_runs_at_a_time(world: World) -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from kcover.decisions import guards
+from kcover_portal.fleet.models import Cluster
 from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Decision, Rescue
@@ -62,6 +63,25 @@ def test_an_exclusion_ends_the_rescue_under_way_and_leaves_the_node_as_it_is(wor
     opened.refresh_from_db()
     assert (opened.state, opened.because["code"]) == ("cancelled", "replaced_by_request")
     assert (world.kube.get_node(NODE).unschedulable, label(world)) == (True, "true")
+
+
+@pytest.mark.parametrize("verb", ["exclude", "end_exclusion"])
+def test_a_node_that_an_ended_rescue_had_isolated_is_left_to_a_person(world: World, verb: str) -> None:
+    Cluster.objects.update(mode="approve")
+    world.cluster.refresh_from_db()
+    world.fault(62)
+    world.work()
+    held = world.rescue()
+    assert (held.state, bool(held.marks)) == ("held", True)
+    if verb == "end_exclusion":
+        world.kube.label_node(NODE, {LABEL: "true"})
+        world.sync()
+    ask(world, verb)
+    held.refresh_from_db()
+    assert (held.state, held.needs_human) == ("cancelled", True)
+    ask(world, "release")
+    held.refresh_from_db()
+    assert not world.kube.get_node(NODE).unschedulable
 
 
 def test_a_release_keeps_the_exclusion(world: World) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from kcover import reasons
 from kcover_portal.console.reads import storms
+from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident
@@ -108,3 +109,18 @@ def test_its_page_says_of_each_node_that_no_rule_covers_the_fault(storm: World) 
     shown = {one.name: one.because for one in storms.nodes_of(Incident.objects.get(kind="storm"), now=storm.now)}
     assert str(reasons.of("need_uncovered", fault="Xid 74")) in shown["gpu-10"]
     assert "79" not in shown["gpu-10"]
+
+
+@pytest.mark.parametrize("xid", [None, 79])
+def test_a_plan_that_names_another_fault_is_held_as_well(storm: World, xid: int | None) -> None:
+    verdicts, _ = requests.guard_verdicts(
+        storm.node(),
+        ["cordon", "drain"],
+        settings=fleet.guards_of(storm.cluster),
+        overrides={},
+        now=storm.now,
+        code="" if xid is None else str(xid),
+    )
+    isolation, drain = verdicts
+    assert isolation.held == ()
+    assert [reason.code for reason in drain.held] == ["storm_code"]

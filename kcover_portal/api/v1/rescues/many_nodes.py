@@ -11,7 +11,6 @@ from rest_framework.response import Response
 from kcover import reasons
 from kcover.plans.plan import VERBS
 from kcover.values.quote import short_text
-from kcover_portal.accounts.models import Verb
 from kcover_portal.api import http_errors, idempotency
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require_somewhere
@@ -22,6 +21,7 @@ from kcover_portal.fleet.models import Node
 from kcover_portal.fleet.services import scope_checks
 from kcover_portal.lib.errors import FieldError
 from kcover_portal.rescue import services as rescues
+from kcover_portal.rescue.control import requests
 from kcover_portal.runtime.services import concurrency_limits
 
 
@@ -130,7 +130,7 @@ class ManyNodesAct(base.ActionView):
             with base.place(request, concurrency_limits.CLUSTER_READS):
                 hits = rescues.preview_nodes(nodes, verb, who=who, now=now)
             return Response(ManyNodesPreviewSerializer({"dry_run": True, "nodes": hits}).data)
-        require_somewhere(request, Verb.REPAIR)
+        require_somewhere(request, requests.right_for(verb))
         body = base.body_of(request, ManyNodesBody)
         key = idempotency.key_of(request)
         results = rescues.request_nodes(
