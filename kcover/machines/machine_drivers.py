@@ -39,7 +39,9 @@ MACHINE_VERSIONS: Final = ("v1beta2", "v1beta1")  # of Cluster API
 MAX_REPLACE_MINUTES: Final = 24 * 60
 MAX_CALL_SECONDS: Final = 12  # a step's lease is 30 s, and a call must end within it
 IPMI_ADDRESS = re.compile(r"ipmi://([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?")
-HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[?[0-9A-Fa-f:.]{2,45}\]?")
+HOST = re.compile(
+    r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|[0-9A-Fa-f:.]{2,45}|\[[0-9A-Fa-f.]*:[0-9A-Fa-f:.]{1,44}\]"
+)
 
 FORMS: Final = MappingProxyType({"redfish": "https://HOST", "ipmi": "ipmi://HOST:PORT"})  # of addresses
 
