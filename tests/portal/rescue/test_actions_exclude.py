@@ -44,6 +44,15 @@ def test_an_excluded_node_is_left_alone_until_a_person_ends_the_exclusion(world:
     assert Rescue.objects.filter(origin="policy").exists()
 
 
+def test_a_fault_that_comes_before_the_watch_tells_is_held_too(world: World) -> None:
+    services.request(world.node(), "exclude", actor="user:ann", reason="ticket 7", now=world.now)
+    world.work()  # without the watch
+    world.fault(62)
+    world.work()
+    assert [row.because[-1]["code"] for row in Decision.objects.all()] == ["excluded"]
+    assert not world.kube.get_node(NODE).unschedulable
+
+
 def test_the_audit_log_has_the_label_before_and_after(world: World) -> None:
     ask(world, "exclude")
     ask(world, "end_exclusion")
