@@ -5,17 +5,16 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from types import MappingProxyType
 from typing import Any
 
 from agents import VERSION
 from kcover import wire
 from kcover.faults import xid
 from kcover.faults.fault import Check, CommandResult, Fault, Inventory
+from kcover.nodes.gpu_figures import NO_FIGURES, Figures
 
 FAULTS_PER_REPORT = 32  # with the longest messages, escaped, a report stays under the 1 MiB of the wire format
 CHECKS_PER_REPORT = 100
-NO_FIGURES: Mapping[str, Mapping[str, float]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +51,7 @@ def heartbeat(
     boot_id: str,
     inventory: Inventory | None,
     results: tuple[CommandResult, ...],
-    figures: Mapping[str, Mapping[str, float]] = NO_FIGURES,
+    figures: Figures = NO_FIGURES,
     now: datetime,
 ) -> OutgoingReport:
     """A report that says the agent is alive.

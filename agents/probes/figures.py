@@ -2,11 +2,10 @@
 
 import random
 import threading
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 from agents.probes.finding import Observation
-from kcover.nodes.gpu_figures import FIGURES, QUARTER
+from kcover.nodes.gpu_figures import FIGURES, QUARTER, Figures
 
 MAX_AGE = timedelta(minutes=5)  # a probe that hangs leaves older ones, which are not sent
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -39,7 +38,7 @@ class GpuFigures:
         """Return whether the portal has accepted none in this quarter."""
         return self._quarter(now) != self._sent
 
-    def due(self, now: datetime) -> Mapping[str, Mapping[str, float]]:
+    def due(self, now: datetime) -> Figures:
         """The figures to send now, by GPU and name."""
         found: dict[str, dict[str, float]] = {}
         if self.are_due(now):

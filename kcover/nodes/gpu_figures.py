@@ -5,7 +5,11 @@ Most are values of checks and have their names.
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Final
+
+Figures = Mapping[str, Mapping[str, float]]  # values by GPU (UUID) and name
+NO_FIGURES: Final[Figures] = MappingProxyType({})
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 QUARTER: Final = timedelta(minutes=15)

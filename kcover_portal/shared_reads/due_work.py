@@ -1,4 +1,4 @@
-"""What is due for a worker."""
+"""The work that waits for a worker."""
 
 from collections.abc import Collection
 from dataclasses import dataclass

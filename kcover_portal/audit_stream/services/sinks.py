@@ -32,7 +32,7 @@ class _Sinks(Resource[Sink]):
         kinds.set_incoming_key(row, given=given)
 
     def more_verbs(self, given: Given, row: Sink | None) -> Collection[str]:
-        """Whoever knows the secret by which a sink takes answers can take repairs through the desk."""
+        """A sink that takes answers moves repairs, so whoever sets its secret needs the right to do that."""
         named = {name for name, value in {**given, **(given.get("options") or {})}.items() if value}
         takes = row is not None and (encryption.is_set(row, "incoming_key") or options.ANSWERING & row.options.keys())
         return (Verb.HANDLE_REPAIRS,) if takes or options.ANSWERING & named else ()

@@ -11,7 +11,7 @@ from kcover_portal.console.line_charts import LineChart, line_chart
 from kcover_portal.runtime import queries as runtime
 from kcover_portal.runtime.models import LoadSample
 
-MAX_GAP: Final = 3 * runtime.INTERVAL  # between samples of which a rate is told
+MAX_GAP: Final = 3 * runtime.INTERVAL  # two samples that are further apart give no rate
 
 
 def of(*, now: datetime) -> list[LineChart]:

@@ -10,13 +10,13 @@ import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
 
 from kcover import wire
 from kcover.faults import fault
+from kcover.nodes.gpu_figures import NO_FIGURES, Figures
 from kcover_portal.fleet.models import Agent, Cluster, Node
 from kcover_portal.fleet.services import bulk_sql, gpu_samples, latest_checks, node_inventories
 from kcover_portal.lib import doorbell
@@ -30,7 +30,6 @@ CHECKS_DIGEST_BYTES = 6  # in the row a number of boot and refresh period follow
 _HASHED_BYTES = 2000
 _INVENTORY = msgspec.json.Decoder(fault.Inventory)
 _CHECKS = msgspec.json.Decoder(tuple[fault.Check, ...])
-NOTHING: Mapping[str, Mapping[str, float]] = MappingProxyType({})
 _SHOWN = frozenset(("boot_id", "version", "inventory_digest"))  # changes that open pages show
 
 
@@ -57,7 +56,7 @@ class IncomingReport(NamedTuple):
     faults: tuple[fault.Fault, ...] = ()
     command_results: tuple[fault.CommandResult, ...] = ()
     rejected: tuple[wire.Rejected, ...] = ()
-    figures: Mapping[str, Mapping[str, float]] = NOTHING
+    figures: Figures = NO_FIGURES
 
     @classmethod
     def of(
@@ -141,7 +140,7 @@ def record(
     changes: list[dict[str, Any]] = []
     inventories: dict[int, fault.Inventory] = {}
     checks: dict[int, Sequence[fault.Check]] = {}
-    figures: dict[int, Mapping[str, Mapping[str, float]]] = {}
+    figures: dict[int, Figures] = {}
     for incoming, agent in zip(reports, agents, strict=True):
         fresh = agent.node not in repeated
         change = _change(incoming, agent, fresh=fresh)

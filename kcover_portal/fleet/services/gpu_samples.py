@@ -6,11 +6,11 @@ An agent sends the figures with one heartbeat in a quarter of an hour.
 from collections.abc import Mapping
 from datetime import datetime
 
-from kcover.nodes.gpu_figures import FIGURES, quarter_of, slot
+from kcover.nodes.gpu_figures import FIGURES, Figures, quarter_of, slot
 from kcover_portal.fleet.services import bulk_sql
 
 
-def keep(figures: Mapping[int, Mapping[str, Mapping[str, float]]], *, now: datetime) -> None:
+def keep(figures: Mapping[int, Figures], *, now: datetime) -> None:
     """Keeps the figures of nodes (by key) by GPU (UUID) and name; later ones of a quarter replace earlier ones.
 
     One statement, if there are any. Names that this version does not know are left out.

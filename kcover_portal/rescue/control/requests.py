@@ -353,7 +353,7 @@ def guard_verdicts(
     """
     kind = "xid" if code else ""
     alone = counts.facts(node, settings=settings, now=now, kind=kind, code=code, destructive=True)
-    facts = counts.of_request(node, settings=settings, now=now, kind=kind, code=code)
+    facts = counts.with_open_storms(alone, node, settings=settings)
     verdicts = [guards.isolation(settings, alone, now=now, overrides=overrides)]
     for act in [name for name in steps if actions.ACTIONS[name].takes_work_away]:
         verdicts.append(guards.destructive(settings, facts, act=act, now=now, overrides=overrides))

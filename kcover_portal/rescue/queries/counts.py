@@ -46,7 +46,7 @@ def facts(
     destructive: bool = False,
     recheck: capacity.Recheck | None = None,
 ) -> guards.Facts:
-    """The node and its surroundings now. ``kind``, ``code``: the fault at hand; see ``of_request`` for one without.
+    """The node and its surroundings now. ``kind``, ``code``: the fault at hand, "" if an operator requests an act.
 
     ``hardware``: see ``decide.is_hardware``. ``destructive``: for the guards before a call that takes work away; else
     for those before an isolation. ``recheck``: the rescue that passed the guards before and begins only now.
@@ -56,12 +56,8 @@ def facts(
     return counted.of(node, kind=kind, code=code, hardware=hardware, rules=rules, destructive=destructive)
 
 
-def of_request(node: Node, *, settings: guards.Settings, now: datetime, kind: str = "", code: str = "") -> guards.Facts:
-    """The facts before a call that takes work away, on somebody's request.
-
-    The open storms of the node count, whatever fault the request names (``kind``, ``code``; "": none).
-    """
-    found = facts(node, settings=settings, now=now, kind=kind, code=code, destructive=True)
+def with_open_storms(found: guards.Facts, node: Node, *, settings: guards.Settings) -> guards.Facts:
+    """The facts before somebody's request takes work away: the open storms of the node count, whatever its fault is."""
     if not settings.storm.enabled:
         return found
     return replace(found, symptoms=(*found.symptoms, *symptoms.open_storms_of(node)))

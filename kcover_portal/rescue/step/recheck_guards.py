@@ -57,10 +57,9 @@ def destructive(rescue: Rescue, step: Step, *, node: Node, mode: str, now: datet
     """
     settings = fleet.guards_of(node.cluster)
     kind, code = rescue.fault_kind, rescue.fault_code
-    if rescue.origin == Rescue.Origin.POLICY:
-        facts = counts.facts(node, settings=settings, now=now, kind=kind, code=code, destructive=True)
-    else:
-        facts = counts.of_request(node, settings=settings, now=now, kind=kind, code=code)
+    facts = counts.facts(node, settings=settings, now=now, kind=kind, code=code, destructive=True)
+    if rescue.origin != Rescue.Origin.POLICY:
+        facts = counts.with_open_storms(facts, node, settings=settings)
     asked_for = rescue.origin == Rescue.Origin.MANUAL
     if asked_for and node.gpus < 1 and facts.eligible < 1:
         return GuardsPassed((), _passed(rescue, step, mode, step.name))  # the cluster has no GPU nodes to count over
