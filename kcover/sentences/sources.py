@@ -44,6 +44,10 @@ SENTENCES: Mapping[str, str] = {
     "prometheus_partial": _("The answer may lack series: {why}. What it lacks has not ended."),
     "prometheus_value": _('Must be [seconds, "number"], not {value}.'),
     "prometheus_xid": _("{value} is not the number of an Xid."),
+    "prometheus_job": _(
+        "Series of the job {job} do not count, those of {known} do: any user can export this metric. If the job is "
+        "your exporter, write {query} into the setting {setting}."
+    ),
     "source_selects_all": _(
         "The query has no label selector. Anyone whose pod Prometheus scrapes can report a fault of any node. Add a "
         "label of the exporter to the setting {setting}."

@@ -8,8 +8,9 @@ Format: https://prometheus.io/docs/prometheus/latest/querying/api/#instant-queri
 
 import hashlib
 import itertools
+import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Self
@@ -19,9 +20,13 @@ from kcover.faults.device import UUID, Device, named
 from kcover.sources import alertmanager, labels as series_labels, observation
 from kcover.sources.observation import Json, Observation, ObservationBatch, Rejected, Unreadable
 from kcover.sources.prometheus_samples import MAX_SERIES, XID_METRIC, left_out, sample, shows_xids
-from kcover.values.quote import short_repr
+from kcover.values.quote import short_repr, short_text
 
 DEFAULT_QUERY: Final = XID_METRIC
+# Whoever has a pod scraped can export the metric. These are the jobs of the GPU operator, of the exporter's own chart
+# and of NVIDIA's guide; a user's pod is scraped by another job.
+DEFAULT_JOBS: Final = ("nvidia-dcgm-exporter", "dcgm-exporter", "gpu-metrics")
+MAX_OTHER_JOBS: Final = 5  # that are named
 NODE_LABELS: Final = ("exported_node", "Hostname", *alertmanager.NODE_LABELS)
 MAX_XID: Final = 9_999
 NO_XID: Final = "1"  # what a series shows that names no Xid
@@ -125,19 +130,29 @@ class _Series:
 
 
 def read(
-    body: object, *, query: str, node_labels: Sequence[str] = NODE_LABELS, before: Before, now: datetime
+    body: object,
+    *,
+    query: str,
+    jobs: Collection[str] = (),
+    node_labels: Sequence[str] = NODE_LABELS,
+    before: Before,
+    now: datetime,
 ) -> SeriesAnswer:
-    """The series of an answer. Raises Unreadable if it is not a vector."""
+    """The series of an answer. Raises Unreadable if it is not a vector.
+
+    ``jobs``: those whose series count, where a series names one; (): an admin's query says which. Another job is
+    rejected once an answer, however many series it has.
+    """
     found: list[Observation] = []
-    rejected: list[Rejected] = []
     current: dict[str, str] = {}
     became: list[tuple[_Series, str, str]] = []
     scraped: set[tuple[str, str]] = set()  # nodes and their exporters that the reading before has read, too
     keys: set[str] = set()
     seen: set[str] = set()  # keys, and the places of series
     told: dict[str, set[str]] = {}  # of each place: what its series showed before, and what is told now
-    for index, item in enumerate(observation.query_result(body, "vector", code="prometheus_result", most=MAX_SERIES)):
-        path = f"result/{index}"
+    items = observation.query_result(body, "vector", code="prometheus_result", most=MAX_SERIES)
+    believed, rejected = _of_jobs(items, jobs)
+    for path, item in believed:
         try:
             series = _series(item, path, query=query, node_labels=node_labels, now=now)
             is_xid = _is_xid(query, series.labels)
@@ -210,6 +225,31 @@ def _earliest(before: Before, series: _Series, key: str, *, is_xid: bool, is_new
 def _digest(key: str) -> str:
     """Short, because most series of a cluster are no fault."""
     return hashlib.blake2b(key.encode(), digest_size=6).hexdigest()
+
+
+def _of_jobs(items: Sequence[Any], jobs: Collection[str]) -> tuple[list[tuple[str, Any]], list[Rejected]]:
+    """The series of these jobs with their paths, and a rejection for each other job."""
+    believed: list[tuple[str, Any]] = []
+    others: dict[str, Rejected] = {}
+    for index, item in enumerate(items):
+        path = f"result/{index}"
+        job = _job(item) if jobs else ""
+        if not job or job in jobs:
+            believed.append((path, item))
+        elif len(others) < MAX_OTHER_JOBS:
+            others.setdefault(job, Rejected(f"{path}/metric/job", _unbelieved(job, jobs)))
+    return believed, list(others.values())
+
+
+def _job(item: object) -> str:
+    labels = item.get("metric") if isinstance(item, Mapping) else None
+    job = labels.get("job") if isinstance(labels, Mapping) else None
+    return job if isinstance(job, str) else ""
+
+
+def _unbelieved(job: str, jobs: Iterable[str]) -> reasons.Reason:
+    query = f"{XID_METRIC}{{job={json.dumps(short_text(job), ensure_ascii=False)}}}"
+    return reasons.of("prometheus_job", job=short_text(job), known=", ".join(jobs), setting="query", query=query)
 
 
 def _series(item: object, path: str, *, query: str, node_labels: Sequence[str], now: datetime) -> _Series:

@@ -70,8 +70,9 @@ def warning(source: Source) -> reasons.Reason | None:
     """What lets others than the source's operators report faults through it; None if nothing is known."""
     if source.kind != Source.Kind.PROMETHEUS or not source.enabled:
         return None
-    query = source.settings.get("query", prometheus.DEFAULT_QUERY)
-    return None if prometheus.has_selector(query) else reasons.of("source_selects_all", setting="query")
+    query = source.settings.get("query")  # of the default one, the jobs are known
+    is_sound = query is None or prometheus.has_selector(query)
+    return None if is_sound else reasons.of("source_selects_all", setting="query")
 
 
 def _trouble(source: Source, *, is_failing: bool, now: datetime) -> reasons.Reason | None:

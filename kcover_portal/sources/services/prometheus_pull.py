@@ -78,7 +78,8 @@ def _read(source: Source, before: prometheus.Before, *, at: datetime) -> prometh
     query = source.settings.get("query", prometheus.DEFAULT_QUERY)
     labels = source.settings.get("node_label", prometheus.NODE_LABELS)
     body = ask_for(source, query, at=at)
-    return prometheus.read(body, query=query, node_labels=labels, before=before, now=at)
+    jobs = () if "query" in source.settings else prometheus.DEFAULT_JOBS
+    return prometheus.read(body, query=query, jobs=jobs, node_labels=labels, before=before, now=at)
 
 
 def ask_for(source: Source, query: str, *, at: datetime, seconds: float = SECONDS) -> Any:

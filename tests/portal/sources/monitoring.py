@@ -58,7 +58,7 @@ class Prometheus(Monitor):
         self.write("rules.yml", {"groups": [{"name": "gpu", "rules": [rule]}]})
         config = {
             "global": {"scrape_interval": OFTEN, "scrape_timeout": OFTEN, "evaluation_interval": OFTEN},
-            "scrape_configs": [{"job_name": "dcgm", "static_configs": [{"targets": [exporter]}]}],
+            "scrape_configs": [{"job_name": "dcgm-exporter", "static_configs": [{"targets": [exporter]}]}],
             "rule_files": ["rules.yml"],
             "alerting": {"alertmanagers": [{"static_configs": [{"targets": [alertmanager]}]}]},
         }

@@ -55,13 +55,15 @@ def test_an_admin_adds_changes_tests_and_deletes_a_source(
 
 
 def test_a_query_that_believes_every_series_has_a_warning(admin: Client, east: Cluster, stand_ins: StandIns) -> None:
-    form = {"name": "dcgm", "cluster": "east", "url": stand_ins.url, "token": "", "settings": ""}
+    query = "query=DCGM_FI_DEV_XID_ERRORS"
+    form = {"name": "dcgm", "cluster": "east", "url": stand_ins.url, "token": "", "settings": query}
     assert admin.post("/sources/new/prometheus/", form).status_code == 302
     (shown,) = [one for one in admin.get("/sources/").context["sources"] if one["row"].name == "dcgm"]
     assert shown["warning"].code == "source_selects_all"
     row = Source.objects.get(name="dcgm")
-    row.settings = {"query": 'DCGM_FI_DEV_XID_ERRORS{job="nvidia-dcgm-exporter"}'}
-    assert queries.warning(row) is None
+    for settings in ({"query": 'DCGM_FI_DEV_XID_ERRORS{job="nvidia-dcgm-exporter"}'}, {}):  # the default looks at jobs
+        row.settings = settings
+        assert queries.warning(row) is None
 
 
 @pytest.mark.parametrize(

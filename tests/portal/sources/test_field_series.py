@@ -20,8 +20,8 @@ from tests.portal.sources.test_late_reports import boots, rebooted
 __all__ = ["rebooted"]
 Make = Callable[..., dict[str, Any]]
 XIDS, POD = "DCGM_FI_DEV_XID_ERRORS", "nvidia-dcgm-exporter-x2k4d"
-ONE = {"Hostname": "gpu-1", "gpu": "0", "UUID": A, "pci_bus_id": "00000000:18:00.0", "job": "dcgm"}
-OTHER = {"Hostname": "gpu-1", "gpu": "2", "UUID": B, "pci_bus_id": "00000000:3A:00.0", "job": "dcgm"}
+ONE = {"Hostname": "gpu-1", "gpu": "0", "UUID": A, "pci_bus_id": "00000000:18:00.0", "job": "dcgm-exporter"}
+OTHER = {"Hostname": "gpu-1", "gpu": "2", "UUID": B, "pci_bus_id": "00000000:3A:00.0", "job": "dcgm-exporter"}
 
 
 class Exporter:
@@ -47,7 +47,7 @@ class Exporter:
     [
         ([(ONE, "0")], (OTHER, "79"), "boot-2"),
         ([], (OTHER, "79"), "boot-1"),  # nobody knows whether the exporter was read
-        ([({**ONE, "job": "other"}, "0")], (OTHER, "79"), "boot-1"),
+        ([({**ONE, "job": "gpu-metrics"}, "0")], (OTHER, "79"), "boot-1"),
         ([({**ONE, "Hostname": "gpu-2"}, "0")], (OTHER, "79"), "boot-1"),
     ],
 )
