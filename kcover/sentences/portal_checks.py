@@ -16,6 +16,18 @@ SENTENCES: Mapping[str, str] = {
     "read_kubeconfig_missing": _(
         "web and live have no kubeconfig of cluster {cluster}. Run manage.py cluster read-access in worker."
     ),
+    "policy_objects_beyond": _(
+        "{count} of the policies that cluster {cluster} keeps as objects are not in force. {why} Delete some, or move "
+        "them into the portal."
+    ),
+    "policy_objects_unread": _(
+        "The policies that cluster {cluster} keeps as objects are not read: a list has more than {size} MiB. Delete "
+        "some."
+    ),
+    "report_objects_unread": _(
+        "PreflightReports in {namespaces} of cluster {cluster} are not read: their list has more than {size} MiB. "
+        "Delete some."
+    ),
     "api_server_plain_http": _(
         "The API server of cluster {cluster} is called over plain HTTP. Anybody on the network path can read the"
         " credentials and change the calls. Use an https:// address."

@@ -17,6 +17,7 @@ from kcover_portal.checks.services import autopilot_labels, validations
 from kcover_portal.checks.services.job_ends import LOOK_EVERY
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.fleet.services import cluster_turns
 from kcover_portal.kube import port
 from kcover_portal.lib import doorbell
 from kcover_portal.runtime.services import leases
@@ -84,8 +85,8 @@ def label_nodes() -> None:
 @shared_task(name="checks.label_cluster")
 def label_cluster(cluster_id: int) -> None:
     """One round of labels in one cluster, unless one is running. A cluster that hangs blocks only one worker thread."""
-    with leases.leading(f"labels {cluster_id}", ttl=ROUND_LEASE, clock=timezone.now) as leads:
-        for cluster in Cluster.objects.filter(pk=cluster_id) if leads else ():
+    with cluster_turns.turn("labels", cluster_id, ttl=ROUND_LEASE) as cluster:
+        if cluster is not None:
             autopilot_labels.write(cluster, clock=timezone.now)
 
 
@@ -99,8 +100,8 @@ def look_at_jobs() -> None:
 @shared_task(name="checks.look_at_jobs_in")
 def look_at_jobs_in(cluster_id: int) -> None:
     """Looks in one cluster, unless a look is under way. A cluster that does not answer is reported by its watch."""
-    with leases.leading(f"jobs that ask for checks {cluster_id}", ttl=ROUND_LEASE, clock=timezone.now) as leads:
-        for cluster in Cluster.objects.filter(pk=cluster_id) if leads else ():
+    with cluster_turns.turn("jobs that ask for checks", cluster_id, ttl=ROUND_LEASE) as cluster:
+        if cluster is not None:
             try:
                 services.look_at_jobs(cluster, now=timezone.now())
             except port.KubeError as error:

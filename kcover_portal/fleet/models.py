@@ -183,6 +183,9 @@ class Cluster(ModelWithSecrets):
     ledger_lease = models.BooleanField(
         default=False, help_text="signed heads of the audit log are kept in a Lease of the cluster"
     )
+    unread_objects = models.JSONField(
+        default=dict, db_default={}, help_text="why objects of a kind are left out, by kind; {}: all are read"
+    )
     job_recovery = models.CharField(
         max_length=10,
         choices=JobRecovery.choices,

@@ -7,11 +7,11 @@ from celery import shared_task
 from django.utils import timezone
 
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.fleet.services import cluster_turns
 from kcover_portal.jobs import queries, services
 from kcover_portal.jobs.services.recovered_jobs import LOOK_EVERY
 from kcover_portal.kube import port
 from kcover_portal.lib import doorbell
-from kcover_portal.runtime.services import leases
 
 log = logging.getLogger(__name__)
 MAX_ORDERS_PER_SWEEP = 50  # due orders for which one sweep wakes workers
@@ -41,8 +41,8 @@ def look() -> None:
 @shared_task(name="jobs.look_in")
 def look_in(cluster_id: int) -> None:
     """Looks in one cluster, unless a look is under way. A cluster that does not answer is reported by its own watch."""
-    with leases.leading(f"jobs {cluster_id}", ttl=LOOK_LEASE, clock=timezone.now) as leads:
-        for cluster in Cluster.objects.filter(pk=cluster_id) if leads else ():
+    with cluster_turns.turn("jobs", cluster_id, ttl=LOOK_LEASE) as cluster:
+        if cluster is not None:
             try:
                 services.look_for_returns(cluster, now=timezone.now())
                 services.look_for_labels(cluster, now=timezone.now())

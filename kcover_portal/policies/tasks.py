@@ -7,11 +7,10 @@ from celery import shared_task
 from django.utils import timezone
 
 from kcover_portal.fleet import queries as fleet
-from kcover_portal.fleet.models import Cluster
+from kcover_portal.fleet.services import cluster_turns
 from kcover_portal.kube.errors import KubeError
 from kcover_portal.lib import doorbell
 from kcover_portal.policies import services
-from kcover_portal.runtime.services import leases
 
 log = logging.getLogger(__name__)
 READ_EVERY = 15.0  # seconds
@@ -28,8 +27,8 @@ def read_objects() -> None:
 @shared_task(name="policies.read_objects_of")
 def read_objects_of(cluster_id: int) -> None:
     """Reads those of one cluster, unless a read is under way. A cluster that hangs blocks only one worker thread."""
-    with leases.leading(f"policy objects {cluster_id}", ttl=READ_LEASE, clock=timezone.now) as leads:
-        for cluster in Cluster.objects.filter(pk=cluster_id) if leads else ():
+    with cluster_turns.turn("policy objects", cluster_id, ttl=READ_LEASE) as cluster:
+        if cluster is not None:
             try:
                 services.read_policy_objects(cluster, now=timezone.now())
             except KubeError as error:

@@ -7,12 +7,11 @@ from celery import shared_task
 from django.utils import timezone
 
 from kcover_portal.fleet import queries as fleet
-from kcover_portal.fleet.models import Cluster
+from kcover_portal.fleet.services import cluster_turns
 from kcover_portal.kube.errors import KubeError
 from kcover_portal.lib import doorbell
 from kcover_portal.preflight import queries, services
 from kcover_portal.preflight.services import gate_labels, pair_runs, pair_schedule
-from kcover_portal.runtime.services import leases
 
 log = logging.getLogger(__name__)
 ROUND_LEASE = timedelta(minutes=2)  # longer than a round may take
@@ -53,8 +52,8 @@ def begin_scheduled() -> None:
 @shared_task(name="preflight.begin_scheduled_in")
 def begin_scheduled_in(cluster_id: int) -> None:
     """Begins those of one cluster, unless another worker looks at it."""
-    with leases.leading(f"pair tests {cluster_id}", ttl=ROUND_LEASE, clock=timezone.now) as leads:
-        for cluster in Cluster.objects.filter(pk=cluster_id) if leads else ():
+    with cluster_turns.turn("pair tests", cluster_id, ttl=ROUND_LEASE) as cluster:
+        if cluster is not None:
             try:
                 pair_schedule.begin_due(cluster, now=timezone.now())
             except KubeError as error:
@@ -71,8 +70,8 @@ def label_nodes() -> None:
 @shared_task(name="preflight.label_cluster")
 def label_cluster(cluster_id: int) -> None:
     """One round of labels in one cluster, unless one is running. A cluster that hangs blocks only one worker thread."""
-    with leases.leading(f"preflight labels {cluster_id}", ttl=ROUND_LEASE, clock=timezone.now) as leads:
-        for cluster in Cluster.objects.filter(pk=cluster_id) if leads else ():
+    with cluster_turns.turn("preflight labels", cluster_id, ttl=ROUND_LEASE) as cluster:
+        if cluster is not None:
             gate_labels.write(cluster, clock=timezone.now)
 
 
@@ -86,8 +85,8 @@ def read_objects() -> None:
 @shared_task(name="preflight.read_objects_of")
 def read_objects_of(cluster_id: int) -> None:
     """Reads those of one cluster, unless a read is under way. A cluster that hangs blocks only one worker thread."""
-    with leases.leading(f"preflight reports {cluster_id}", ttl=READ_LEASE, clock=timezone.now) as leads:
-        for cluster in Cluster.objects.filter(pk=cluster_id) if leads else ():
+    with cluster_turns.turn("preflight reports", cluster_id, ttl=READ_LEASE) as cluster:
+        if cluster is not None:
             try:
                 services.read_report_objects(cluster, now=timezone.now())
             except KubeError as error:

@@ -34,7 +34,13 @@ class Problem:
 def problems(*, now: datetime) -> list[Problem]:
     """Everything that a person should repair; empty if all is well."""
     clusters = fleet.clusters()
-    found = [plain_secrets(), plain_address(), *_plain_api_servers(clusters), *_kubeconfigs(clusters)]
+    found = [
+        plain_secrets(),
+        plain_address(),
+        *_plain_api_servers(clusters),
+        *_kubeconfigs(clusters),
+        *_unread(clusters),
+    ]
     return [*(each for each in found if each is not None), *_sinks(now=now), *_sources(now=now)]
 
 
@@ -85,6 +91,14 @@ def _kubeconfigs(clusters: Iterable[Cluster]) -> Iterator[Problem]:
             continue
         because = reasons.of(code, cluster=cluster.name)
         yield Problem(check=f"kubeconfig {cluster.name}", because=because, cluster=cluster.pk)
+
+
+def _unread(clusters: Iterable[Cluster]) -> Iterator[Problem]:
+    """Clusters with more policies or reports as objects than the portal reads."""
+    for cluster in clusters:
+        for what, told in sorted(cluster.unread_objects.items()):
+            because = reasons.from_json(told)
+            yield Problem(check=f"objects {cluster.name} {what}", because=because, cluster=cluster.pk)
 
 
 def _sinks(*, now: datetime) -> Iterator[Problem]:

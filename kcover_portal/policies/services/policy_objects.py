@@ -20,8 +20,8 @@ from kcover.faults import catalog, fault
 from kcover.policy import document
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
-from kcover_portal.fleet.services import storable_values
-from kcover_portal.kube import port
+from kcover_portal.fleet.services import storable_values, unread_objects
+from kcover_portal.kube import bounds, port
 from kcover_portal.policies import queries
 from kcover_portal.policies.models import Policy
 from kcover_portal.policies.services import revisions, validation, yaml_reader
@@ -35,6 +35,7 @@ MAX_MESSAGE = 1_000
 MAX_PROBLEMS = 5  # that one message lists
 CONDITION = ACCEPTED = "Accepted"
 TOO_MANY = "TooMany"  # depends on the other objects, too
+UNREAD = "policies"  # among the cluster's unread objects
 APPLICATION_KIND = "pod"  # a container that ended with an error proves no fault of its node
 
 
@@ -90,9 +91,15 @@ def read_policy_objects(cluster: Cluster, *, now: datetime) -> int:
     a time, for each cluster. What did not change costs one look at the rows of policies.
     """
     client = fleet.connect(cluster)
-    found = [one for kind in port.POLICY_KINDS for one in client.custom_objects(kind)]
+    try:
+        found = [one for kind in port.POLICY_KINDS for one in client.custom_objects(kind)]
+    except bounds.TooLarge:
+        size = bounds.MAX_CUSTOM_BYTES // 1024 // 1024
+        unread_objects.note(cluster, UNREAD, reasons.of("policy_objects_unread", cluster=cluster.name, size=size))
+        raise
     known = Policy.objects.filter(cluster=cluster, revision__gt=0)
     if not found and not known.exists():
+        unread_objects.note(cluster, UNREAD, None)
         return 0
     found.sort(key=lambda one: (one.created_at or now, one.kind.group, one.kind.kind, one.name))
     own = _own_state()
@@ -105,10 +112,19 @@ def read_policy_objects(cluster: Cluster, *, now: datetime) -> int:
         told = _put_into_force(cluster, found, weighed, now=now)
         unchanged = _state_of(found, own) == state
         _last_reads[cluster.pk] = _LastRead(own, weighed, state if unchanged else None, told)
+    unread_objects.note(cluster, UNREAD, _left_out(cluster, told))
     if fleet.mode_of(cluster)[0] not in fleet.MODES_WITHOUT_WRITES:
         for one in found:
             _state(client, one, told[one.uid], now=now)
     return sum(answer.word == ACCEPTED for answer in told.values())
+
+
+def _left_out(cluster: Cluster, told: Mapping[str, _Answer]) -> reasons.Reason | None:
+    """Which objects are not in force because there are too many; None if there is room for all."""
+    beyond = [answer for answer in told.values() if answer.word == TOO_MANY]
+    if not beyond:
+        return None
+    return reasons.of("policy_objects_beyond", count=len(beyond), cluster=cluster.name, why=beyond[0].because)
 
 
 def _own_state() -> Hashable:

@@ -7,7 +7,7 @@ the workload, in the object's own namespace.
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -16,7 +16,7 @@ from kcover.values import shares
 from kcover.values.quote import short_text
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import ALL_NAMESPACES, Cluster
-from kcover_portal.fleet.services import node_selection
+from kcover_portal.fleet.services import node_selection, unread_objects
 from kcover_portal.kube import bounds, port
 from kcover_portal.lib.errors import FieldError
 from kcover_portal.preflight.models import ReadReportObject
@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 # Reports read per cluster and round, as many of each namespace; each asks for a node's pods.
 MAX_REPORTS_PER_ROUND = 200
 MAX_REPORT_CHARS = 256 * 1024
+MAX_NAMED = 5  # namespaces in a sentence
+UNREAD = "reports"  # among the cluster's unread objects
 CLOCK_ERROR = timedelta(seconds=5)  # by which the API server's clock may be ahead of the portal's
 FIELDS = {"workloadName": 253, "nodeName": 253, "workloadUID": 64}
 
@@ -68,15 +70,25 @@ def _trusted(cluster: Cluster) -> tuple[list[port.CustomObject], bool]:
     """
     names = cluster.preflight_namespace_list
     if not names:
+        unread_objects.note(cluster, UNREAD, None)
         return [], True
-    client, found, is_whole = fleet.connect(cluster), list[port.CustomObject](), True
+    client, found, too_large = fleet.connect(cluster), list[port.CustomObject](), list[str]()
     for name in [""] if names == [ALL_NAMESPACES] else names:
         try:
             found += client.custom_objects(port.PREFLIGHT_REPORT, namespace=name)
         except bounds.TooLarge as error:
-            is_whole = False
+            too_large.append(name or ALL_NAMESPACES)
             log.warning("cluster %s: PreflightReports in %r are not read: %s", cluster.name, name, error)
-    return found, is_whole
+    unread_objects.note(cluster, UNREAD, _left_out(cluster, too_large))
+    return found, not too_large
+
+
+def _left_out(cluster: Cluster, namespaces: Sequence[str]) -> reasons.Reason | None:
+    if not namespaces:
+        return None
+    size = bounds.MAX_BYTES_BY_USERS // 1024 // 1024
+    named = reasons.named(namespaces, most=MAX_NAMED)
+    return reasons.of("report_objects_unread", cluster=cluster.name, namespaces=named, size=size)
 
 
 def _take(cluster: Cluster, one: port.CustomObject, *, now: datetime) -> None:

@@ -9,11 +9,12 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from kcover_portal.kube import port
+from kcover_portal.kube import bounds, port
 from kcover_portal.policies import queries, services, tasks
 from kcover_portal.policies.models import Policy
 from kcover_portal.policies.services import policy_objects
 from kcover_portal.runtime.services import leases
+from kcover_portal.shared_reads import portal_checks
 from tests.portal.policies.test_policy_objects import OWN, RULE, put, read, reported
 from tests.portal.rescue.world import World
 
@@ -81,10 +82,30 @@ def test_the_rules_and_bytes_of_a_cluster_are_bounded(
     assert read(world) == (2 if bound == "rules" else 1)
     assert reported(world, OWN, "a") == ("True", "Accepted")
     assert reported(world, OWN, "b") == ("False", "TooMany")
+    assert problem_codes(world) == ["policy_objects_beyond"]
     monkeypatch.undo()  # as if others made room
     put_rules(world, "d", 1)
     assert read(world) == (4 if bound == "rules" else 3)
     assert reported(world, OWN, "b") == ("True", "Accepted")
+    assert problem_codes(world) == []
+
+
+def test_a_list_beyond_its_bound_is_a_problem_of_the_portal(world: World) -> None:
+    """Nobody but the log knew that no policy object was read any more."""
+    put(world)
+    read(world)
+    world.kube.fail("custom_objects", bounds.TooLarge("a list has more than 1 bytes"))
+    with pytest.raises(port.KubeError):
+        read(world)
+    assert problem_codes(world) == ["policy_objects_unread"]
+    assert len(queries.candidates(world.cluster.pk)) == 1
+    read(world)
+    assert problem_codes(world) == []
+
+
+def problem_codes(world: World) -> list[str]:
+    found = portal_checks.problems(now=world.now)
+    return [one.because.code for one in found if one.check.startswith(f"objects {world.cluster.name} ")]
 
 
 def test_one_read_of_a_cluster_runs_at_a_time(world: World) -> None:

@@ -10,12 +10,13 @@ from django.utils import timezone
 
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services.cluster_settings import set_cluster
-from kcover_portal.kube import port
+from kcover_portal.kube import bounds, port
 from kcover_portal.lib.errors import FieldError
 from kcover_portal.preflight import services, tasks
 from kcover_portal.preflight.models import PreflightReport, PreflightRun, ReadReportObject
 from kcover_portal.preflight.services import report_objects
 from kcover_portal.runtime.services import leases
+from kcover_portal.shared_reads import portal_checks
 from tests.codes import refused
 from tests.portal.preflight.test_runs import raw
 from tests.portal.rescue.world import World
@@ -172,6 +173,17 @@ def test_objects_of_other_namespaces_are_not_read(world: World, setting: str, li
     world.kube.put_custom_object(KIND, "large", {"report": "x" * 100_000}, namespace="other")
     read(world)
     assert [call.namespace for call in world.kube.called("custom_objects")] == listed
+
+
+def test_a_namespace_with_too_many_is_a_problem_of_the_portal(world: World) -> None:
+    in_job(world, 1)
+    put(world, 1)
+    world.kube.fail("custom_objects", bounds.TooLarge("a list has more than 1 bytes"))
+    read(world)  # of the first namespace fails
+    [found] = [one for one in portal_checks.problems(now=world.now) if one.check.startswith("objects")]
+    assert (found.because.code, found.cluster) == ("report_objects_unread", world.cluster.pk)
+    read(world)
+    assert not any(one.check.startswith("objects") for one in portal_checks.problems(now=world.now))
 
 
 def test_one_read_of_a_cluster_runs_at_a_time(world: World) -> None:
