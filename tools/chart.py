@@ -45,6 +45,11 @@ Schema = dict[str, Any]
 TEXT: Schema = {"type": "string"}
 NAME: Schema = {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"}
 NAME_OR_NONE: Schema = {"type": "string", "pattern": "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$"}
+DEVICES: Schema = {
+    "type": "array",
+    "minItems": 1,
+    "items": {"type": "string", "pattern": "^[a-z0-9.-]+/[A-Za-z0-9._-]*$"},
+}
 NAMES: Schema = {"type": "array", "items": NAME}
 ANY_TEXTS: Schema = {"type": "object", "additionalProperties": TEXT}
 QUANTITIES: Schema = {"type": "object", "additionalProperties": {"type": ["string", "integer"]}}
@@ -85,6 +90,7 @@ def special() -> dict[str, Schema]:
         "gateway.parentRefs": {"type": "array", "items": {"type": "object", "required": ["name"]}},
         "networkPolicy.storePorts": {"type": "array", "items": {"type": "integer", "minimum": 1, "maximum": 65535}},
         "features.podLogs": NAMES,
+        "features.pairTestDevices": DEVICES,
         "namespaces.work": NAMES,
         "agent.url": {"type": "string", "pattern": "^(https?://.+)?$"},
         "agent.vendor": {"enum": ["nvidia", "metax", "amd"]},

@@ -139,6 +139,7 @@ def test_every_switch_of_the_chart_is_tested() -> None:
         "rebootJobImage",
         "pairTestPolicy",
         "pairTestImage",
+        "pairTestDevices",
         "pairTestsOnControlPlanes",
         "jobs",
     }

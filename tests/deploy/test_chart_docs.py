@@ -75,6 +75,7 @@ def test_values_that_the_page_names_exist() -> None:
         "rebootJobImage",
         "pairTestPolicy",
         "pairTestImage",
+        "pairTestDevices",
         "pairTestsOnControlPlanes",
         "jobChangePolicy",
         "nodeChangePolicy",

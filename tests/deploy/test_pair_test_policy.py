@@ -110,6 +110,8 @@ CHANGES: list[Callable[[dict[str, Any]], object]] = [
     lambda job: terms(job).append({"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "Exists"}]}),
     lambda job: container(job).pop("resources"),
     lambda job: container(job).update(resources={"limits": {"cpu": "1"}}),
+    lambda job: container(job)["resources"]["limits"].update({"smarter-devices/fuse": "1"}),
+    lambda job: container(job)["resources"].update(requests={"devices.kubevirt.io/kvm": "1"}),
     lambda job: pod(job).update(restartPolicy="OnFailure"),
     lambda job: job["spec"].update(backoffLimit=6),
     lambda job: job["spec"].update(parallelism=100),
@@ -145,6 +147,15 @@ def test_a_control_plane_node_is_tested_only_where_the_chart_allows_it(role: str
     rendered = [one for one in chart.render(chart.LEAST | values) if one["metadata"]["name"].endswith("-pair-test")]
     policy, binding = (one for one in rendered if one["kind"].startswith("ValidatingAdmissionPolicy"))
     assert AdmissionPolicy(policy, binding).denials(None, first) == []
+
+
+def test_the_chart_names_further_devices(jobs: list[dict[str, Any]]) -> None:
+    container(jobs[0])["resources"]["limits"]["openshift.io/mlnx"] = "1"
+    assert len(denials(jobs[0])) == 1
+    values = {"features": {"pairTestDevices": ["nvidia.com/", "rdma/", "openshift.io/mlnx"]}}
+    rendered = [one for one in chart.render(chart.LEAST | values) if one["metadata"]["name"].endswith("-pair-test")]
+    policy, binding = (one for one in rendered if one["kind"].startswith("ValidatingAdmissionPolicy"))
+    assert AdmissionPolicy(policy, binding).denials(None, jobs[0]) == []
 
 
 def test_the_policy_covers_the_namespace_of_the_settings_and_denies() -> None:
