@@ -3,7 +3,6 @@
 A line that holds FAIL or ABORT counts as a failure there, so no other line may hold these words.
 """
 
-import pprint
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 
@@ -48,8 +47,8 @@ def node_text(
 
 def summary_text(statuses: Mapping[str, Sequence[str]], *, runtime: timedelta) -> str:
     """The end of the response: the status of each node, and the run time."""
-    listed = pprint.pformat({node: list(status) for node, status in statuses.items()})
-    return f"Node Summary:\n\n{listed}\n\nruntime: {runtime.total_seconds()} sec\n"
+    listed = ",\n ".join(f"{node!r}: {list(statuses[node])!r}" for node in sorted(statuses))
+    return f"Node Summary:\n\n{{{listed}}}\n\nruntime: {runtime.total_seconds()} sec\n"
 
 
 def throughput_text(rates: Mapping[str, Mapping[str, float]], *, interface: str = "") -> str:

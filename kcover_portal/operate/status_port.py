@@ -1,4 +1,4 @@
-"""Autopilot's ``/status`` on a port of its own, for scripts that send no token.
+"""Autopilot's ``/status`` on a port of its own, and a path for each check, for scripts that send no token.
 
 The process sends each request to the portal with the token that an admin gave it, so the portal's limits, permissions
 and audit log hold. Whoever reaches the port may start checks. Browsers are refused, because a link on any page could
@@ -13,15 +13,19 @@ import aiohttp
 import yarl
 from aiohttp import web
 
+from kcover.checks import autopilot
+
 log = logging.getLogger(__name__)
 
 CONNECT_SECONDS = 5.0
 SILENT_SECONDS = 60.0  # the portal sends an empty line after 30 s without output
 MAX_REQUESTS = 8  # at the same time; the portal answers four
+ASKED_AT = "X-Status-Address"  # tells the portal the address that was asked, which its answer then names
 BROWSERS = ("Mozilla/", "Opera/")  # begin the user agents of browsers
 SENT_ON = ("Content-Type", "Retry-After", "Cache-Control")
 REFUSED = "Browsers are not accepted here. Use the page Checks of the portal, or curl.\n"
 BUSY = f"{MAX_REQUESTS} requests are under way here. Retry in a moment.\n"
+TWICE = "The path names the check. Leave out the parameter check.\n"
 UNREACHABLE = "The portal does not answer. Retry in a moment.\n"
 
 
@@ -36,9 +40,11 @@ class StatusPort:
         self._under_way = 0
 
     def application(self) -> web.Application:
-        """The routes ``/status`` and ``/healthz``."""
+        """The routes ``/status``, ``/pciebw`` and so on for each check, and ``/healthz``."""
         made = web.Application()
         made.router.add_get("/status", self._status, allow_head=False)
+        for check in autopilot.CHECKS:  # as of Autopilot's daemon on each node
+            made.router.add_get(f"/{check}", self._status, allow_head=False)
         made.router.add_get("/healthz", self._healthz)
         made.cleanup_ctx.append(self._connections)
         return made
@@ -54,6 +60,8 @@ class StatusPort:
     async def _status(self, request: web.Request) -> web.StreamResponse:
         if request.headers.get("User-Agent", "").startswith(BROWSERS) or "Origin" in request.headers:
             return web.Response(status=403, text=REFUSED)
+        if _check(request) and "check" in request.query:
+            return web.Response(status=400, text=TWICE)
         if self._under_way >= MAX_REQUESTS:
             return web.Response(status=429, text=BUSY, headers={"Retry-After": "5"})
         self._under_way += 1
@@ -69,8 +77,9 @@ class StatusPort:
                 "Accept": request.headers.get("Accept", "text/plain"),
                 "Authorization": f"Bearer {self._token()}",
                 "X-Forwarded-For": request.remote or "",
+                ASKED_AT: f"{request.scheme}://{request.host}/status",
             }
-            url = yarl.URL(f"{self._url}?{request.rel_url.raw_query_string}", encoded=True)
+            url = yarl.URL(f"{self._url}?{_query(request)}", encoded=True)
             async with self._session.get(url, headers=headers, allow_redirects=False) as answer:
                 sent.set_status(answer.status)
                 sent.headers.update({name: answer.headers[name] for name in SENT_ON if name in answer.headers})
@@ -84,6 +93,18 @@ class StatusPort:
             return web.Response(status=502, text=UNREACHABLE, headers={"Retry-After": "5"})
         await sent.write_eof()
         return sent
+
+
+def _check(request: web.Request) -> str:
+    """The check that the path names; "" for ``/status``."""
+    name = request.path.removeprefix("/")
+    return name if name in autopilot.CHECKS else ""
+
+
+def _query(request: web.Request) -> str:
+    """The query as it was sent, with the check that the path names."""
+    check, asked = _check(request), request.rel_url.raw_query_string
+    return "&".join(part for part in (f"check={check}" if check else "", asked) if part)
 
 
 def run(application: web.Application, listener: socket.socket) -> None:

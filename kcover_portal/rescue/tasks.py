@@ -19,6 +19,7 @@ from django.utils import timezone
 
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
+from kcover_portal.fleet.services import node_events
 from kcover_portal.incidents.models import Incident
 from kcover_portal.lib import doorbell
 from kcover_portal.rescue import services
@@ -103,7 +104,7 @@ def _threads_of(lane: int) -> batch.Threads:
         if lane not in _threads:
             _threads[lane] = batch.Threads(
                 calls=ThreadPoolExecutor(batch.MAX_CONCURRENT_CALLS, thread_name_prefix=f"calls-{lane}"),
-                events=ThreadPoolExecutor(kube_events.BATCH_EVENTS, thread_name_prefix=f"events-{lane}"),
+                events=ThreadPoolExecutor(node_events.BATCH_EVENTS, thread_name_prefix=f"events-{lane}"),
             )
         return _threads[lane]
 

@@ -56,7 +56,7 @@ def test_the_text_of_a_node_that_does_not_answer() -> None:
 def test_the_summary_is_a_python_dict_and_the_runtime() -> None:
     said = {"n2": ["Ok"], "n1": ["PCIE Failed", "DCGM Failed"]}
     text = autopilot_text.summary_text(said, runtime=timedelta(seconds=31.84))
-    assert text == ("Node Summary:\n\n{'n1': ['PCIE Failed', 'DCGM Failed'], 'n2': ['Ok']}\n\nruntime: 31.84 sec\n")
+    assert text == ("Node Summary:\n\n{'n1': ['PCIE Failed', 'DCGM Failed'],\n 'n2': ['Ok']}\n\nruntime: 31.84 sec\n")
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,9 @@ def by_virtual_agents(product: Product, nodes: list[str]) -> None:
     with port_without_token(product) as url:
         status, text = call("GET", f"{url}/status?check={CHECKS}&batch=2&wait=15")
         assert status == 200, text
+        assert f"url(s): {url}/status?host={nodes[0]}&check={CHECKS}\n" in text
+        status, alone = call("GET", f"{url}/pciebw?host={nodes[0]}&wait=15")
+        assert (status, f"url(s): {url}/status?host={nodes[0]}&check=pciebw\n" in alone) == (200, True), alone
         assert call("GET", f"{url}/status?check=nonsense")[0] == 400
         assert call("GET", f"{url}/api/v1/nodes")[0] == 404
         assert call("GET", f"{url}/status", headers={"User-Agent": "Mozilla/5.0"})[0] == 403
@@ -80,7 +83,7 @@ def by_virtual_agents(product: Product, nodes: list[str]) -> None:
     assert f"'{hurt}': ['PCIE Failed', 'REMAPPED ROWS Failed']" in text
     assert re.search(r"^runtime: \d+\.\d+ sec$", text, re.MULTILINE)
 
-    [run] = product.get("/api/v1/check-runs")["results"]
+    _, run = product.get("/api/v1/check-runs")["results"]  # the newest first
     assert (run["state"], run["done"], run["wrong"], run["batch"]) == ("finished", len(nodes), 1, 2)
 
     _, asked = call(

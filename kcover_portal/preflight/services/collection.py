@@ -18,6 +18,8 @@ from kcover import audit, preflight, reasons
 from kcover.values.quote import short_text
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.fleet.queries.boots import boots_of
+from kcover_portal.fleet.services import node_events
+from kcover_portal.fleet.services.node_events import NodeEvent
 from kcover_portal.ledger import services as ledger
 from kcover_portal.lib import doorbell
 from kcover_portal.preflight import queries
@@ -37,6 +39,7 @@ MAX_FIELD_CHARS = 200  # meaningful values are shorter
 NUL = "\\u0000"  # PostgreSQL cannot store it
 MAX_REFUSALS = 100  # stored per workload
 MAX_OPEN_RUNS = 16  # that one node has reports in
+EXPIRED_EVENT = "PreflightExpired"  # the reason of a Kubernetes Event about the node that reported first
 AGREED = 2  # nodes that report one size; another node that reports another size does not end their run
 
 Waiting, Complete, Expired = PreflightRun.State.WAITING, PreflightRun.State.COMPLETE, PreflightRun.State.EXPIRED
@@ -221,13 +224,21 @@ def _end(run: PreflightRun, *, now: datetime, dropped: reasons.Reason | None = N
 
 
 def expire(run_id: int, *, now: datetime) -> None:
-    """Ends a run past its deadline, unless it has ended by now."""
+    """Ends a run past its deadline, unless it has ended by now. An Event in the cluster says so, as of kcover."""
     with transaction.atomic():
         due = PreflightRun.objects.select_for_update(no_key=True).filter(pk=run_id, state=Waiting, due_at__lte=now)
         run = due.first()
-        if run is not None:
-            _end(run, now=now)
-            doorbell.publish("preflight", run.pk, cluster=run.cluster.name)
+        if run is None:
+            return
+        _end(run, now=now)
+        doorbell.publish("preflight", run.pk, cluster=run.cluster.name)
+    first = run.reports.select_related("node").order_by("at", "pk").first()
+    if first is not None:
+        message = f"{run.namespace}/{run.workload}: {'; '.join(str(reasons.from_json(each)) for each in run.because)}"
+        event = NodeEvent.about(
+            run.cluster, first.node, f"preflight-{run.pk}", EXPIRED_EVENT, message, warning=True, now=now
+        )
+        node_events.write(run.cluster, [event])
 
 
 def _kept(body: Mapping[str, Any], report: preflight.Report) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from functools import partial
 
 from django.db import DatabaseError, connection
 
+from kcover_portal.fleet.services import node_events
 from kcover_portal.rescue.actions.registry import ACTIONS
 from kcover_portal.rescue.engine import kube_events, runner, settle
 from kcover_portal.rescue.models import Step
@@ -88,7 +89,7 @@ def _write_events(settled: Sequence[settle.Attempt], threads: Threads | None) ->
         kube_events.of_step(context.rescue, context.step, outcome, now=context.now) for context, _, outcome in settled
     ]
     try:
-        kube_events.write(settled[0][0].cluster, events, threads=threads.events if threads is not None else None)
+        node_events.write(settled[0][0].cluster, events, threads=threads.events if threads is not None else None)
     except Exception as error:
         log.exception("the Events of %d steps", len(events))
         return [error]

@@ -14,6 +14,7 @@ from django.db import transaction
 from kcover import audit, reasons
 from kcover_portal import tracing
 from kcover_portal.config import log_context
+from kcover_portal.fleet.services import node_events
 from kcover_portal.kube import port
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue import queries
@@ -81,7 +82,7 @@ def _advance(context: Context, steps: Sequence[Step], made: Outcome | Exception 
         [(_, _, outcome)] = settled
         if not isinstance(outcome, Wait | Retry):
             event = kube_events.of_step(context.rescue, context.step, outcome, now=context.now)
-            kube_events.write(context.cluster, [event])
+            node_events.write(context.cluster, [event])
         return next_step.unfinished(steps) if isinstance(outcome, Done) else None
 
 

@@ -69,12 +69,33 @@ def test_the_text_has_each_node_and_then_the_summary(nodes: list[Node], operator
         "Node: gpu-2",
         "Node: gpu-3",
     ]
-    assert "url(s): http://testserver/api/v1/status?host=gpu-2&cluster=east&check=pciebw&r=1" in text
+    assert "url(s): http://testserver/api/v1/status?host=gpu-2&cluster=east&check=pciebw\n" in text
     assert "Autopilot Endpoint: 10.0.0.2\n" in text
     assert "[[ PCIEBW ]] FAIL\nHost  gpu-2\n24.5\n" in text
-    assert "Node Status: PCIE Failed\n-------------------------------------\n" in text
-    assert "Node Summary:\n\n{'gpu-1': ['Ok'], 'gpu-2': ['PCIE Failed'], 'gpu-3': ['Ok']}\n\nruntime: " in text
+    assert "Node Status: PCIE Failed\n-------------------------------------\n\n\nAutopilot Endpoint: " in text
+    assert text.count("-----\n\n\n") == 2
+    summary = "{'gpu-1': ['Ok'],\n 'gpu-2': ['PCIE Failed'],\n 'gpu-3': ['Ok']}"
+    assert f"-----\n\nNode Summary:\n\n{summary}\n\nruntime: " in text
     assert (run.state, run.batch, run.done, run.wrong) == ("finished", 2, 3, 1)
+
+
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        ("http://autopilot-healthchecks.autopilot.svc:3333/status", True),
+        ("http://[::1]:3333/status", True),
+        ("http://a/status?x=1", False),
+        ("javascript:x/status", False),
+        ("http://a\nb/status", False),
+    ],
+)
+def test_the_answer_names_the_port_that_was_asked(
+    nodes: list[Node], operator: Api, answered: Any, told: str, *, shown: bool
+) -> None:
+    answered({"gpu-2": "pass"})
+    response = operator.get("status?cluster=east&check=dcgm&host=gpu-2&r=2", **{"X-Status-Address": told})
+    own = "http://testserver/api/v1/status?host=gpu-2&cluster=east"
+    assert f"url(s): {f'{told}?host=gpu-2' if shown else own}&check=dcgm&r=2\n" in text_of(response)
 
 
 def test_json_for_programs(nodes: list[Node], operator: Api, answered: Any) -> None:

@@ -1,6 +1,7 @@
 """Autopilot's port without a token, in front of a server that stands for the portal."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from aiohttp import web
 from yarl import URL
 
+from kcover.checks import autopilot
 from kcover_portal.operate.status_port import MAX_REQUESTS, StatusPort
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -57,6 +59,23 @@ async def test_the_query_and_the_token_are_sent_and_nothing_else() -> None:
     assert request.raw_path == "/base/api/v1/status?check=pciebw%2Cdcgm&nodelabel=a%3Db%26c"
     assert request.headers["Authorization"] == "Bearer secret"
     assert not {"Cookie", "X-Kcover-Cluster"} & set(request.headers)
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/status", request.headers["X-Status-Address"])
+
+
+@pytest.mark.parametrize("check", autopilot.CHECKS)
+async def test_a_path_names_its_check(check: str) -> None:
+    asked = []
+
+    async def portal(request: web.Request) -> web.Response:
+        asked.append(request.raw_path)
+        return web.Response()
+
+    async with opened(portal) as client:
+        await client.get(f"/{check}?host=gpu-1")
+        await client.get(f"/{check}")
+        async with client.get(f"/{check}?check=ping") as answer:
+            assert answer.status == 400
+    assert asked == [f"/base/api/v1/status?check={check}&host=gpu-1", f"/base/api/v1/status?check={check}"]
 
 
 @pytest.mark.parametrize("headers", [{"User-Agent": "Mozilla/5.0 (X11)"}, {"Origin": "http://evil"}])

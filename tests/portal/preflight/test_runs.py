@@ -126,7 +126,11 @@ def test_inv_41_missing_reports_mean_incomplete_never_slow(world: World) -> None
         nodes="gpu-1, gpu-2, gpu-3",
     )
     assert not Incident.objects.exists()
+    [event] = world.kube.list_events().items
+    assert (event.reason, event.type, event.involved_name) == ("PreflightExpired", "Warning", "gpu-1")
+    assert "3 of 4" in event.message  # kcover's Event says how many were received and expected
     services.expire(taken.run.pk, now=world.now)
+    assert len(world.kube.called("emit")) == 1
     assert Entry.objects.filter(verb="preflight.expired").count() == 1
 
 

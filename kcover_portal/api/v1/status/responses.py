@@ -127,6 +127,8 @@ class StatusResponse:
                 continue
             results = check_runs.results_of(target)
             self._keep_rates(target.node.name, results)
+            if len(self._reported) > 1:
+                yield "\n"  # Autopilot has two empty lines between nodes
             yield autopilot_text.node_text(
                 target.node.name,
                 address=target.node.address,
