@@ -31,10 +31,11 @@ class Unusable(reasons.ExplainedError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Controller:
-    """One node's controller. ``node``: the live node."""
+    """One node's controller. ``row``, ``node``: the node as the portal has it, and the live one."""
 
     driver: Driver
     machine: Machine
+    row: Node
     node: port.Node
 
     @property
@@ -90,6 +91,18 @@ class Controller:
                 raise Unusable(differs, lasting=True, another_machine=True)
         return seen
 
+    def check_shared(self) -> None:
+        """Raises Unusable if another node of any cluster states the UUID of this one.
+
+        A node states its UUID itself. A stolen one could state that of a neighbour, and have its machine switched off.
+        """
+        others = Node.objects.filter(in_cluster=True).exclude(pk=self.row.pk).exclude(system_uuid="")
+        others = others.exclude(uid=self.node.uid)  # a cluster that was added twice
+        for other, cluster, name in others.values_list("system_uuid", "cluster__name", "name").order_by("pk"):
+            if machine_drivers.same_machine(other, self.node.system_uuid):
+                named = {"node": self.node.name, "other": name, "cluster": cluster, "uuid": self.node.system_uuid}
+                raise Unusable(reasons.of("machine_uuid_shared", **named), lasting=True, another_machine=True)
+
     def switch(self, seen: Seen, power: Power) -> Switched:
         """One request, made at most once."""
         return drivers.DRIVERS[self.driver.kind].switch(self.machine, seen, power)
@@ -113,7 +126,7 @@ def controller_of(row: Node, node: port.Node, *, driver: Driver | None = None) -
         )
     except (machine_drivers.NoAddress, SecretUnreadable) as error:
         raise Unusable(error.reason, lasting=True) from error
-    return Controller(driver=driver, machine=machine, node=node)
+    return Controller(driver=driver, machine=machine, row=row, node=node)
 
 
 def _address(driver: Driver, *, node: str, bmc: str) -> str:

@@ -48,6 +48,8 @@ def run(context: Context) -> Outcome:
         return Hold(reasons.of("boot_id_unknown"))
     try:
         controller = _controller(context, node)
+        if not _progress(context).committed:  # later it may be off: it must be switched on, whatever others state
+            controller.check_shared()
         if controller.is_requested:
             return _request(context, controller)
         seen = controller.look()

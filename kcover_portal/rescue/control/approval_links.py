@@ -89,14 +89,14 @@ def invite(rescue: Rescue, user: User, *, maker: User, now: datetime) -> str:
     return link
 
 
-def channel_link(rescue: Rescue, user: User, *, addressed_by: str) -> str:
+def channel_link(rescue: Rescue, user: User, *, addressed_by: str, person_by: str) -> str:
     """``approve_link`` for a channel that reaches this person. Raises RescueRefused.
 
-    ``addressed_by``: the actor who chose the channel's person or address, and could read the link there. Unless that is
-    the person, it must be an admin, as for ``invite``.
+    ``addressed_by``, ``person_by``: the actors who chose the channel's address, where the link can be read, and its
+    person. Unless that is the person, each must be an admin, as for ``invite``.
     """
-    if addressed_by != accounts.actor(user):
-        maker = accounts.find_user(actors.username(addressed_by)) if actors.is_user(addressed_by) else None
+    for chooser in {addressed_by, person_by} - {accounts.actor(user)}:
+        maker = accounts.find_user(actors.username(chooser)) if actors.is_user(chooser) else None
         if maker is None or not maker.is_active or not accounts.may(maker, Verb.ADMINISTER, rescue.node):
             raise RescueRefused(reasons.of("admin_makes_links"))
     return approve_link(rescue, user, maker=addressed_by)

@@ -42,6 +42,11 @@ def right_for(verb: str) -> Verb:
     return Verb.OVERRIDE if verb == END_EXCLUSION else Verb.REPAIR
 
 
+def needs_factor(verb: str) -> bool:
+    """Returns whether a person confirms the act by a second factor, as they do to pass a guard."""
+    return right_for(verb) is Verb.OVERRIDE
+
+
 class PreconditionFailed(create.RescueRefused):
     """A precondition of a decision system's plan is not met."""
 

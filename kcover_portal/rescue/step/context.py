@@ -151,7 +151,9 @@ class Context:
             self.figures = None if destructive else self.figures
         try:
             result = call()
-        except (port.KubeError, WriteForbidden, LeaseLost, node_lock.Busy) as error:
+        except (port.KubeError, WriteForbidden, LeaseLost, HeldBack, node_lock.Busy) as error:
+            if isinstance(error, HeldBack):  # by what the live node shows
+                self._uncount()
             self._note_failed(kind, target, error, node=node)
             raise
         done = audit.ClusterCallDone(answer=call_answers.of(result), **self._call(kind, target, node=node))

@@ -9,7 +9,7 @@ from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Decision, Rescue
 from tests import proofs
 from tests.codes import refused
-from tests.portal.rescue.world import NODE, World
+from tests.portal.rescue.world import HEAL, NODE, World
 
 pytestmark = pytest.mark.django_db
 LABEL = guards.EXCLUDE_LABEL
@@ -51,6 +51,33 @@ def test_a_fault_that_comes_before_the_watch_tells_is_held_too(world: World) -> 
     world.work()
     assert [row.because[-1]["code"] for row in Decision.objects.all()] == ["excluded"]
     assert not world.kube.get_node(NODE).unschedulable
+
+
+@pytest.mark.parametrize(
+    "actions", ["[{name: cordon}, {name: drain}]", "[{name: taint, attribute: {effect: NoExecute}}]"]
+)
+def test_inv_37_a_label_that_the_watch_has_not_told_is_seen_on_the_live_node(actions: str) -> None:
+    """A taint with NoExecute took the work of a node that ``kubectl label`` had excluded a moment ago."""
+    rule = f"{{priority: 10, mode: enforce, errorCode: ['62'], actions: {actions}}}"
+    header = HEAL.partition("spec:")[0].replace("rescue.ksyun.com", "kcover.io")
+    world = World(policy=f"{header}spec: {{rules: [{rule}]}}")
+    try:
+        world.kube.add_pod("train", "worker", node=NODE, owner_kind="ReplicaSet")
+        world.kube.label_node(NODE, {LABEL: "true"})  # the watch is behind
+        world.fault(62)
+        world.work()
+        live = world.kube.get_node(NODE)
+        assert (live.unschedulable, live.taints, len(world.kube.list_pods(node=NODE))) == (False, (), 1)
+        step = world.rescue().steps.get(index=0)
+        assert (step.state, step.because["code"]) == ("waiting", "excluded")
+        failed = Entry.objects.filter(verb__endswith=".failed").latest("pk")
+        assert failed.data["held_back"] is True
+        world.kube.label_node(NODE, {LABEL: "false"})
+        world.pass_time(10)
+        world.work()
+        assert world.kube.get_node(NODE).unschedulable or world.kube.get_node(NODE).taints
+    finally:
+        world.uninstall()
 
 
 def test_the_audit_log_has_the_label_before_and_after(world: World) -> None:

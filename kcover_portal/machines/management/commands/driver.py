@@ -59,6 +59,7 @@ class Command(SettingsCommand):
                 self._test_replacer(services.replacer_of(row), node)
                 return
             controller = services.controller_of(row, node, driver=driver)
+            controller.check_shared()
             if controller.is_requested:
                 self._test_receiver(controller, row.name)
                 return

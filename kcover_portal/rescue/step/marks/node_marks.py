@@ -52,13 +52,14 @@ def change(
 
     The marks leave out the readiness taint (``readiness_taint``). ``state`` None leaves the state label alone.
     ``without_device``: a DeviceTaintRule that was not created. ``destructive``: it takes running work away. Raises
-    ForeignTaint.
+    ForeignTaint and HeldBack.
     """
     kube, name = context.kube, context.node.name
     planned: list[Marks] = []
 
     def wanted(node: port.Node) -> port.NodeChange:
         context.check_machine(node)
+        check_not_excluded(node)
         context.renew_if_needed()
         marks = adopt(context, node).without_devices({without_device})
         if cordon:
@@ -161,9 +162,14 @@ def expect_isolated(context: Context) -> port.Node:
     check = still_marked(context)
     if check is not None:
         check(node)
+    check_not_excluded(node)
+    return node
+
+
+def check_not_excluded(node: port.Node) -> None:
+    """Raises HeldBack if the live node carries the label that keeps the portal off it: the watch may be behind."""
     if node.labels.get(decide.EXCLUDE_LABEL) == "true":
         raise HeldBack(recheck_guards.excluded(node.name))
-    return node
 
 
 def still_marked(context: Context) -> Callable[[port.Node], None] | None:
