@@ -13,6 +13,7 @@ from django.db.utils import Error as DatabaseError
 from kcover import reasons
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.kube import port, reasons as kube_reasons
+from kcover_portal.operate import watch_pace
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +51,7 @@ class FeedWatch(ABC):
         """Watches until stopped. Errors are stored on the source; retries use a back-off."""
         failures = 0
         version = ""
+        pace = watch_pace.Pace()
         while not self._stop.is_set():
             try:
                 close_old_connections()
@@ -57,11 +59,14 @@ class FeedWatch(ABC):
                     version = ""
                     self._stop.wait(OFF_SECONDS)
                     continue
-                version = self.stream(version or self.list())
+                version = pace.stream(self.stream, version or self.list())
                 self._source_feed.note(None, now=self._clock())
                 failures = 0
-            except port.Expired:
+            except port.Expired as expired:
                 version = ""
+                if pace.is_failure():
+                    failures += 1
+                    self._source_feed.note(kube_reasons.of(expired), now=self._clock())
             except (port.KubeError, DatabaseError) as error:
                 log.warning("cluster %s: %s are not watched: %s", self._cluster.name, self.WHAT, error)
                 failures, version = failures + 1, ""

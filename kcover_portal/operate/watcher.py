@@ -25,7 +25,7 @@ from kcover_portal.fleet.services import node_rows, storable_values
 from kcover_portal.incidents import services as incidents
 from kcover_portal.kube import port, reasons as kube_reasons
 from kcover_portal.ledger import services as ledger
-from kcover_portal.operate import event_batches, kube_event_watch, lease_watch, pod_watch
+from kcover_portal.operate import event_batches, kube_event_watch, lease_watch, pod_watch, watch_pace
 from kcover_portal.rescue import services as rescue
 from kcover_portal.runtime.services import leases
 from kcover_portal.sources import services as sources
@@ -117,18 +117,23 @@ class ClusterWatch:
         """Lists and watches until stopped. Errors are stored for display; retries use a back-off."""
         failures = 0
         version = ""
+        pace = watch_pace.Pace()
         while not self._stop.is_set():
             try:
                 close_old_connections()
                 if not version:
                     version = self.list()
                 self.tried = True
-                version = self.stream(version)
+                version = pace.stream(self.stream, version)
                 failures = 0
             except port.Expired as expired:
-                if isinstance(expired, port.BookmarksRefused):
-                    log.warning("cluster %s: %s", self._cluster.name, expired)
                 version = ""
+                is_failure = pace.is_failure()
+                if is_failure or isinstance(expired, port.BookmarksRefused):
+                    log.warning("cluster %s: %s", self._cluster.name, expired)
+                if is_failure:
+                    failures += 1
+                    self._note(kube_reasons.of(expired))
             except port.KubeError as error:
                 log.warning("cluster %s: %s", self._cluster.name, error)
                 failures += 1
