@@ -17,6 +17,7 @@ SENTENCES: Mapping[str, str] = {
     "change_closed": _("Change {change} is already {state}."),
     "change_own": _("You requested change {change}, or count as its requester. Another admin must confirm it."),
     "settings_changed_meanwhile": _("The settings changed at the same moment. Look at them, then repeat the change."),
+    "paused_meanwhile": _("There is another pause now: {why}. Look at it, then resume again if it may end."),
     "change_outdated": _("The settings have changed since change {change} was requested. Request it again."),
     "setting_unknown": _("Unknown setting {name}. Use one of {known}."),
     "setting_gone": _("{name} no longer exists: somebody deleted it meanwhile."),

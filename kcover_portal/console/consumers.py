@@ -1,6 +1,7 @@
 """The WebSocket of open pages: it reports which record changed, never its content."""
 
 import asyncio
+import logging
 from collections import Counter
 from importlib import import_module
 from typing import Any
@@ -16,8 +17,11 @@ from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role, User
 from kcover_portal.lib import doorbell
 
+log = logging.getLogger(__name__)
+
 CLOSE_CODE_SIGNED_OUT = 4401  # the page reloads, and is redirected to sign in
 CLOSE_CODE_TOO_MANY = 4429
+CLOSE_CODE_ERROR = 1011  # the page connects again
 
 _open: Counter[str | None] = Counter()  # sockets of this process by session
 
@@ -103,10 +107,19 @@ class PagesConsumer(AsyncJsonWebsocketConsumer):
                     await self.send_json({"t": topic, "id": record})
 
     async def _watch(self) -> None:
-        """Close the socket within a minute of the session's end or of a change of password or role."""
+        """Close the socket within a minute of the session's end or of a change of password or role.
+
+        Also if that cannot be read: the page connects again, and is asked again.
+        """
         while True:
             await asyncio.sleep(self.recheck_seconds)
-            if not await self._reload():
+            try:
+                may_go_on = await self._reload()
+            except Exception:
+                log.exception("the session of a page could not be read again")
+                await self.close(CLOSE_CODE_ERROR)
+                return
+            if not may_go_on:
                 await self.close(CLOSE_CODE_SIGNED_OUT)
                 return
 

@@ -65,7 +65,14 @@ class Channel(ModelWithSecrets):
         blank=True,
         default="",
         db_default="",
-        help_text="who last chose its person or its address; empty: whoever made it",
+        help_text="who last chose its address; empty: whoever made it",
+    )
+    person_by = models.CharField(
+        max_length=200,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="who last chose its person; empty: as addressed_by",
     )
     batching = models.PositiveIntegerField(
         default=10, help_text="seconds during which events are batched into one message"

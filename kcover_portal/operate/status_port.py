@@ -5,9 +5,10 @@ and audit log hold. Whoever reaches the port may start checks. Browsers are refu
 start them.
 """
 
+import ipaddress
 import logging
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 
 import aiohttp
 import yarl
@@ -25,6 +26,8 @@ BROWSERS = ("Mozilla/", "Opera/")  # begin the user agents of browsers
 SENT_ON = ("Content-Type", "Retry-After", "Cache-Control")
 REFUSED = "Browsers are not accepted here. Use the page Checks of the portal, or curl.\n"
 BUSY = f"{MAX_REQUESTS} requests are under way here. Retry in a moment.\n"
+UNKNOWN = "This name is not known here. Use the address, or start the port with --name NAME.\n"
+OWN_ENDS = (".svc", ".svc.cluster.local", ".localhost")  # names that no page on the Internet has
 TWICE = "The path names the check. Leave out the parameter check.\n"
 UNREACHABLE = "The portal does not answer. Retry in a moment.\n"
 
@@ -32,10 +35,12 @@ UNREACHABLE = "The portal does not answer. Retry in a moment.\n"
 class StatusPort:
     """The application. ``token`` is called for each request, because the file behind it may be rotated.
 
-    ``portal``: base URL of the portal.
+    ``portal``: base URL of the portal. ``names``: further names of the port. Others are refused: a page whose name
+    leads here a moment later (DNS rebinding) is of the same origin, so that a browser names no other.
     """
 
-    def __init__(self, *, portal: str, token: Callable[[], str]) -> None:
+    def __init__(self, *, portal: str, token: Callable[[], str], names: Collection[str] = ()) -> None:
+        self._names = frozenset(name.lower() for name in names)
         self._url, self._token = f"{portal.rstrip('/')}/api/v1/status", token
         self._under_way = 0
 
@@ -60,6 +65,8 @@ class StatusPort:
     async def _status(self, request: web.Request) -> web.StreamResponse:
         if request.headers.get("User-Agent", "").startswith(BROWSERS) or "Origin" in request.headers:
             return web.Response(status=403, text=REFUSED)
+        if not self._is_own(request):
+            return web.Response(status=403, text=UNKNOWN)
         if _check(request) and "check" in request.query:
             return web.Response(status=400, text=TWICE)
         if self._under_way >= MAX_REQUESTS:
@@ -69,6 +76,16 @@ class StatusPort:
             return await self._forward(request)
         finally:
             self._under_way -= 1
+
+    def _is_own(self, request: web.Request) -> bool:
+        """Returns whether the request names an address, this machine, a Service of the cluster, or a given name."""
+        host = (request.url.host or "").lower()
+        if host in self._names or host.endswith(OWN_ENDS) or "." not in host:
+            return True
+        try:
+            return bool(ipaddress.ip_address(host))
+        except ValueError:
+            return False
 
     async def _forward(self, request: web.Request) -> web.StreamResponse:
         sent = web.StreamResponse()

@@ -138,7 +138,17 @@ class Guard(Act):
         self.add_error(part if part in self.fields else None, localization.say(error.reason))
 
 
-class ClusterMode(Act):
+class Resume(Act):
+    """The end of a pause. ``seen``: the pause that the form shows; another one is not ended."""
+
+    seen = forms.CharField(required=False, max_length=40, widget=forms.HiddenInput())
+
+    def __init__(self, data: Any = None, *, seen: str) -> None:
+        super().__init__(data)
+        self.initial["seen"] = seen
+
+
+class ClusterMode(Resume):
     """The mode of one cluster."""
 
     mode = forms.ChoiceField(
@@ -146,8 +156,8 @@ class ClusterMode(Act):
     )
     field_order = ("mode", "reason")
 
-    def __init__(self, data: Any = None, *, mode: str) -> None:
-        super().__init__(data)
+    def __init__(self, data: Any = None, *, mode: str, seen: str) -> None:
+        super().__init__(data, seen=seen)
         self.initial["mode"] = mode
 
 

@@ -14,6 +14,7 @@ from django.views.decorators.http import require_http_methods
 from kcover_portal.console import form_dialog, forms, lists
 from kcover_portal.console.access import Request, dialog, place_for_preview, signed_in
 from kcover_portal.console.reads import bulk_actions
+from kcover_portal.rescue.control import requests
 from kcover_portal.rescue.services import MAX_NODES_AT_ONCE
 
 MAX_ROWS = MAX_NODES_AT_ONCE  # of either list
@@ -74,7 +75,9 @@ def act(request: Request, name: str, verb: str) -> HttpResponse:
         "once": once,
     }
     context |= {"page": "console/pages/many.html", "back": reverse(f"console:{name}")}
-    return form_dialog.act(request, form, do, step_up=verb == "approve", **context)
+    return form_dialog.act(
+        request, form, do, step_up=verb == "approve" or (name == "nodes" and requests.needs_factor(verb)), **context
+    )
 
 
 def _names(hits: Sequence[bulk_actions.BulkTarget]) -> str:

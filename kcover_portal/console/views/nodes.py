@@ -212,7 +212,7 @@ def act(request: Request, cluster: str, name: str, verb: str) -> HttpResponse:
     form = forms.NodeAct(request.POST or None, typed=typed, passable=guards.GUARDS if passes else ())
 
     def do(given: dict[str, Any], _now: datetime) -> HttpResponse:
-        if given["override"]:
+        if given["override"] or requests.needs_factor(verb):
             confirm(request)
         actor, reason = accounts.actor(request.user), given["reason"]
         rescue = services.request(row, verb, actor=actor, reason=reason, now=now, override=given["override"])

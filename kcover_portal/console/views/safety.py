@@ -132,7 +132,9 @@ def mode(request: Request, cluster: str) -> HttpResponse:
     row = _cluster(request, cluster)
     wanted = request.GET.get("mode", "")
     form = guard_settings.ClusterMode(
-        request.POST or None, mode=wanted if wanted in presentation.TABLES["mode"] else row.mode
+        request.POST or None,
+        mode=wanted if wanted in presentation.TABLES["mode"] else row.mode,
+        seen=pending_changes.pause_seen(row),
     )
 
     def change(given: dict[str, Any], now: datetime) -> HttpResponse | None:
@@ -153,6 +155,7 @@ def mode(request: Request, cluster: str) -> HttpResponse:
             changes,
             may_loosen=loosens,
             may_resume=resumes,
+            seen=given["seen"],
             actor=actor,
             reason=given["reason"],
             now=now,

@@ -19,8 +19,9 @@ from kcover_portal.accounts.models import User, Verb
 from kcover_portal.accounts.services import oidc
 from kcover_portal.console import admission, form_dialog, forms, time_zones
 from kcover_portal.console.access import Request, later, page_of_portal, require, signed_in
-from kcover_portal.console.forms import sign_in
+from kcover_portal.console.forms import guard_settings, sign_in
 from kcover_portal.fleet import services
+from kcover_portal.fleet.services import pending_changes
 from kcover_portal.runtime import queries as runtime
 from kcover_portal.runtime.models import Mode
 from kcover_portal.shared_reads import pack_previews
@@ -127,11 +128,19 @@ def pause_reason(request: Request) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def resume(request: Request) -> HttpResponse:
-    """Let the portal act again."""
+    """Let the portal act again. The dialog shows the pause that it ends, and ends no other."""
     require(request, Verb.RESUME, None)
-    form = forms.Act(request.POST or None)
+    paused = runtime.installation()
+    form = guard_settings.Resume(request.POST or None, seen=pending_changes.pause_seen(paused))
 
     def do(given: dict[str, Any], now: datetime) -> None:
-        services.resume(cluster=None, reason=given["reason"], actor=accounts.actor(request.user), now=now)
+        told = {"actor": accounts.actor(request.user), "reason": given["reason"], "seen": given["seen"]}
+        try:
+            pending_changes.resume(None, None, may_loosen=False, now=now, **told)
+        except pending_changes.ChangeRefused:  # the dialog shows the other pause now
+            posted = request.POST.copy()
+            posted["seen"] = pending_changes.pause_seen(runtime.installation())
+            form.data = posted
+            raise
 
-    return form_dialog.act(request, form, do, step_up=True, verb="resume", **PAUSE)
+    return form_dialog.act(request, form, do, step_up=True, verb="resume", paused=paused, **PAUSE)

@@ -11,9 +11,10 @@ from kcover_portal.fleet.services import bulk_sql
 
 
 def keep(figures: Mapping[int, Figures], *, now: datetime) -> None:
-    """Keeps the figures of nodes (by key) by GPU (UUID) and name; later ones of a quarter replace earlier ones.
+    """Keeps the figures of nodes (by key) by GPU (UUID) and name, the first of each quarter.
 
-    One statement, if there are any. Names that this version does not know are left out.
+    Others of the quarter change nothing, so that an agent that sends them with each heartbeat writes as little. One
+    statement, if there are any. Names that this version does not know are left out.
     """
     given = [
         {"node": node, "figures": found}
@@ -26,7 +27,8 @@ def keep(figures: Mapping[int, Figures], *, now: datetime) -> None:
     bulk_sql.run(
         f"""INSERT INTO fleet_gpusample (node_id, slot, at, figures)
             SELECT node, %s, %s, figures FROM {bulk_sql.given(node="bigint", figures="jsonb")} WHERE true
-            ON CONFLICT (node_id, slot) DO UPDATE SET at = excluded.at, figures = excluded.figures""",  # nosec B608
+            ON CONFLICT (node_id, slot) DO UPDATE SET at = excluded.at, figures = excluded.figures
+            WHERE fleet_gpusample.at <> excluded.at""",  # nosec B608
         [slot(quarter), bulk_sql.moment(quarter), bulk_sql.rows(given)],
     )
 

@@ -55,11 +55,13 @@ class _Channels(Resource[Channel]):
             raise FieldError("for_owners", reasons.of("owners_of_channel"))
 
     def before_change(self, row: Channel, before: Given, *, actor: str, now: datetime) -> Collection[str]:
-        """Notes who chose where it leads: they could use the links that answer in its person's name."""
-        if all(before[name] == encryption.peek(row, name) for name in ("person", "url", "recipients")):
+        """Notes who chose its person and where it leads: they could use the links that answer in its person's name."""
+        changed = {name for name in ("person", "url", "recipients") if before[name] != encryption.peek(row, name)}
+        if not changed:
             return ()
-        row.addressed_by = actor
-        return ("addressed_by",)
+        row.person_by = actor if "person" in changed else row.person_by or row.addressed_by or row.created_by
+        row.addressed_by = actor if changed - {"person"} else row.addressed_by or row.created_by
+        return ("addressed_by", "person_by")
 
     def before_delete(self, row: Channel, *, actor: str, reason: str, now: datetime) -> Mapping[str, Any]:
         """Drops what is under way to a channel. Raises FieldError while a rule in force names the channel."""

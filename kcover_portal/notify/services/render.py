@@ -122,7 +122,7 @@ def answer_links(delivery: Delivery, channel: Channel) -> list[tuple[Rescue, str
         for rescue in rescues.order_by("pk")[:MAX_LINKS]:
             try:
                 by = channel.addressed_by or channel.created_by
-                link = approval_links.channel_link(rescue, person, addressed_by=by)
+                link = approval_links.channel_link(rescue, person, addressed_by=by, person_by=channel.person_by or by)
             except create.RescueRefused:
                 continue  # answered meanwhile, not theirs to answer, or led where nobody chose who may make links
             said = _("Answer about %(node)s as %(name)s: %(link)s")

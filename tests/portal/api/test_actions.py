@@ -136,16 +136,28 @@ def test_a_bad_field_is_named_with_the_reason(body: Any, named: dict[str, str], 
 
 def test_pausing_and_resuming_everything(operator: Api) -> None:
     answer = operator.post("pause", {"reason": "storm"})
-    assert (answer.status_code, answer.json()) == (200, {"cluster": None, "mode": "paused", "reason": "storm"})
+    pause = answer.json()["pause"]
+    shown = {"cluster": None, "mode": "paused", "reason": "storm", "pause": pause}
+    assert (answer.status_code, answer.json()) == (200, shown)
     row = Installation.objects.get()
     assert (row.mode, row.reason) == ("paused", "storm")
     assert row.changed_by.startswith("token:operator kco_")
-    answer = operator.post("resume", {"reason": "over", "mode": "approve"})
-    assert answer.json() == {"cluster": None, "mode": "approve", "reason": "over"}
+    answer = operator.post("resume", {"reason": "over", "mode": "approve", "pause": pause})
+    assert answer.json() == {"cluster": None, "mode": "approve", "reason": "over", "pause": answer.json()["pause"]}
     assert Installation.objects.get().mode == "approve"
     assert fields(operator.post("resume", {"reason": "x", "mode": "paused"})) == {
         "mode": "Must be shadow, approve or enforce."
     }
+
+
+@pytest.mark.parametrize("where", [None, "east"])
+def test_a_resume_ends_only_the_pause_that_it_names(operator: Api, east: Cluster, where: str | None) -> None:
+    known = operator.post("pause", {"reason": "drill", "cluster": where}).json()["pause"]
+    operator.post("pause", {"reason": "wrong nodes", "cluster": where})
+    body = {"reason": "over", "cluster": where, "pause": known}
+    assert problem(operator.post("resume", body), 409)["code"] == "paused_meanwhile"
+    now = operator.post("pause", {"cluster": where}).json()["pause"]
+    assert operator.post("resume", body | {"pause": now}).json()["mode"] != "paused"
 
 
 def test_a_token_of_one_cluster_pauses_only_that(east: Cluster, west: Cluster, now: datetime) -> None:

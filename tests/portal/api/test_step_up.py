@@ -43,6 +43,10 @@ ACTS: dict[str, Act] = {
     "mode": lambda api: api.call("patch", "clusters/east", {"mode": "enforce"}),
     "job image": lambda api: api.call("patch", "clusters/east", {"job_image": "evil"}),
     "override": lambda api: api.post("nodes/east/gpu-1/cordon", {"reason": "x", "override": ["budget"]}),
+    "end an exclusion": lambda api: api.post("nodes/east/gpu-1/end_exclusion", {"reason": "x"}),
+    "end many exclusions": lambda api: api.post(
+        "nodes/end_exclusion", {"reason": "x", "cluster": "east", "nodes": ["gpu-1"]}
+    ),
     "token": lambda api: api.post("tokens", {"kind": "operator"}),
     "role": lambda api: api.post("roles", {"name": "night", "verbs": ["read"]}),
     "profile": lambda api: api.call("put", "profiles/light", {"checks": [{"check": "pciebw"}]}),

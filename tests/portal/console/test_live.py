@@ -9,10 +9,12 @@ from asgiref.sync import sync_to_async
 from asgiref.testing import ApplicationCommunicator
 from channels.layers import get_channel_layer
 from django.conf import settings
+from django.db import OperationalError
 from django.test import Client
 
 from kcover_portal.accounts.models import RoleBinding
 from kcover_portal.asgi import application
+from kcover_portal.console import consumers
 from kcover_portal.console.consumers import CLOSE_CODE_SIGNED_OUT, CLOSE_CODE_TOO_MANY, PagesConsumer
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.lib import doorbell
@@ -135,6 +137,18 @@ async def test_a_role_that_is_taken_away_closes_the_socket(listen, monkeypatch):
     socket = await listen("viewer")
     await RoleBinding.objects.all().adelete()
     assert await socket.closed_with() == CLOSE_CODE_SIGNED_OUT
+
+
+async def test_a_session_that_cannot_be_read_again_closes_the_socket(listen, monkeypatch):
+    """One failed read of the database ended the look: a disabled person heard of every record until the page closed."""
+    monkeypatch.setattr(PagesConsumer, "recheck_seconds", 0.1)
+    socket = await listen("viewer")
+
+    def unreadable(session_key):
+        raise OperationalError("server closed the connection unexpectedly")
+
+    monkeypatch.setattr(consumers, "_visible", unreadable)
+    assert await socket.closed_with() == consumers.CLOSE_CODE_ERROR
 
 
 async def test_a_page_of_another_site_cannot_connect(person):

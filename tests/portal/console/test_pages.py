@@ -477,6 +477,22 @@ def test_a_pause_takes_effect_at_once_and_its_reason_follows(person, world: Worl
     assert (late.status_code, runtime.installation().mode) == (422, "enforce")
 
 
+def test_a_resume_ends_only_the_pause_that_its_dialog_shows(person, world: World):
+    """A click on Resume for a drill ended the pause of somebody who had seen the wrong nodes drained."""
+    bob, ann = person("operator", name="bob"), person("operator", name="ann")
+    bob.post("/pause/", {"reason": "a drill"})
+    shown = bob.get("/resume/", headers={"HX-Request": "true"})
+    assert "a drill" in text(shown)
+    seen = shown.context["form"]["seen"].value()
+    ann.post("/pause/", {"reason": "wrong nodes"})
+    refused = bob.post("/resume/", {"reason": "drill over", "seen": seen})
+    assert (refused.status_code, runtime.installation().mode) == (422, "paused")
+    assert "wrong nodes" in text(refused)
+    again = refused.context["form"]["seen"].value()
+    assert bob.post("/resume/", {"reason": "ann agrees", "seen": again}).status_code == 302
+    assert runtime.installation().mode == "enforce"
+
+
 def test_pausing_everything_needs_the_role_everywhere(person, world: World):
     assert person("admin", cluster=world.cluster).post("/pause/", {"reason": "r"}).status_code == 403
 

@@ -118,7 +118,7 @@ def test_only_the_person_or_an_admin_leads_answer_links_anywhere(
     accounts.make_user("mallory", password=PASSWORD, role=role, created_by="test", now=question.now)
     User.objects.filter(username="mallory").update(is_active=maker != "gone")
     by = {"bo": "user:bo", "token": "token:mallory"}.get(maker, "user:mallory")
-    Channel.objects.update(kind="slack", secret="", person=person)
+    Channel.objects.update(kind="slack", secret="", person=person, person_by="user:bo")
     channel.refresh_from_db()
     services.CHANNELS.change(channel, {"url": "https://hooks.example/another"}, actor=by, reason="", now=question.now)
     services.sweep(now=question.now)
@@ -127,6 +127,26 @@ def test_only_the_person_or_an_admin_leads_answer_links_anywhere(
     if makes_links:
         token = found[0][1].rpartition("#")[2]
         assert approval_links.read(token, now=question.now).maker == by
+
+
+def test_an_admin_who_chooses_the_person_does_not_vouch_for_the_address(
+    question: World, channel: Channel, person: User
+):
+    """The address is not shown to the admin: whoever wrote it would have got links that answer as the person."""
+    for name, role in (("mallory", "viewer"), ("boss", "admin")):
+        accounts.make_user(name, password=PASSWORD, role=role, created_by="test", now=question.now)
+    Channel.objects.update(kind="slack", secret="")
+    channel.refresh_from_db()
+    changes: list[tuple[dict[str, Any], str]] = [
+        ({"url": "https://hooks.example/of-mallory"}, "user:mallory"),
+        ({"person": person}, "user:boss"),
+    ]
+    for given, by in changes:
+        services.CHANNELS.change(channel, given, actor=by, reason="", now=question.now)
+    services.sweep(now=question.now)
+    assert render.answer_links(Delivery.objects.get(), channel) == []
+    services.CHANNELS.change(channel, {"url": "https://hooks.example/of-bo"}, actor="user:boss", now=question.now)
+    assert len(render.answer_links(Delivery.objects.get(), channel)) == 1
 
 
 def test_another_change_keeps_who_chose_the_address(question: World, channel: Channel, person: User):

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -29,13 +29,15 @@ async def served(application: web.Application) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def opened(portal: Handler, token: Callable[[], str] = lambda: "secret") -> AsyncIterator[aiohttp.ClientSession]:
+async def opened(
+    portal: Handler, token: Callable[[], str] = lambda: "secret", names: Collection[str] = ()
+) -> AsyncIterator[aiohttp.ClientSession]:
     """A client of the port, which forwards to ``portal``."""
     application = web.Application()
     application.router.add_get("/base/api/v1/status", portal)
     async with (
         served(application) as url,
-        served(StatusPort(portal=f"{url}/base/", token=token).application()) as own,
+        served(StatusPort(portal=f"{url}/base/", token=token, names=names).application()) as own,
         aiohttp.ClientSession(own, headers={"User-Agent": "curl/8"}) as client,
     ):
         yield client
@@ -85,6 +87,32 @@ async def test_browsers_are_refused(headers: dict[str, str]) -> None:
 
     async with opened(portal) as client, client.get("/status", headers=headers) as answer:
         assert answer.status == 403
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("evil.example", 403),
+        ("evil.example:3333", 403),
+        ("10.0.0.1.evil.example", 403),
+        ("10.0.0.1:3333", 200),
+        ("[::1]:3333", 200),
+        ("localhost:3333", 200),
+        ("autopilot-healthchecks.autopilot.svc:3333", 200),
+        ("Checks.example", 200),
+    ],
+)
+async def test_a_name_that_is_not_its_own_is_refused(host: str, status: int) -> None:
+    """A page of that name could start checks by a request of the same origin."""
+
+    async def portal(request: web.Request) -> web.Response:
+        return web.Response()
+
+    async with (
+        opened(portal, names=["checks.example"]) as client,
+        client.get("/status", headers={"Host": host}) as answer,
+    ):
+        assert answer.status == status
 
 
 async def test_a_rotated_token_is_read_again_and_a_missing_token_is_a_502(tmp_path: Path) -> None:

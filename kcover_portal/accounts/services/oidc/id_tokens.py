@@ -105,6 +105,8 @@ def _validate(client: Oidc, claims: dict[str, Any], own: Mapping[str, Any], *, n
         raise SignOnRefused(WRONG.get(error.claim, _incomplete)(error.claim)) from error
     except (errors.JoseError, ValueError, TypeError, OverflowError) as error:
         raise SignOnRefused(reasons.of("oidc_answer_invalid", part="id_token"), status=502) from error
+    if claims["iat"] < 0:  # as far back as no float goes
+        raise SignOnRefused(reasons.of("oidc_answer_invalid", part="id_token"), status=502)
 
 
 def _incomplete(claim: str) -> reasons.Reason:
@@ -141,4 +143,4 @@ def _is_hash(value: object, token: str, algorithm: str) -> bool:
     make = HASHES.get(algorithm[-3:], hashlib.sha512)  # EdDSA with Ed25519 hashes with SHA-512
     digest = make(token.encode()).digest()
     half = base64.urlsafe_b64encode(digest[: len(digest) // 2]).rstrip(b"=")
-    return isinstance(value, str) and hmac.compare_digest(value.encode(), half)
+    return isinstance(value, str) and value.isascii() and hmac.compare_digest(value.encode(), half)

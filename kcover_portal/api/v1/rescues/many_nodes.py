@@ -13,7 +13,7 @@ from kcover.plans.plan import VERBS
 from kcover.values.quote import short_text
 from kcover_portal.api import http_errors, idempotency
 from kcover_portal.api.authentication import principal
-from kcover_portal.api.permissions import require_somewhere
+from kcover_portal.api.permissions import require_somewhere, step_up
 from kcover_portal.api.v1 import base, scopes
 from kcover_portal.api.v1.reason_fields import ReasonSerializer
 from kcover_portal.api.v1.rescues.node_actions import ReasonBody
@@ -131,6 +131,8 @@ class ManyNodesAct(base.ActionView):
                 hits = rescues.preview_nodes(nodes, verb, who=who, now=now)
             return Response(ManyNodesPreviewSerializer({"dry_run": True, "nodes": hits}).data)
         require_somewhere(request, requests.right_for(verb))
+        if requests.needs_factor(verb):
+            step_up(request)
         body = base.body_of(request, ManyNodesBody)
         key = idempotency.key_of(request)
         results = rescues.request_nodes(

@@ -123,6 +123,7 @@ class NodeAct(base.ActionView):
         body = base.body_of(request, NodeActBody)
         if body["override"]:
             _require_override(request, node)
+        if body["override"] or requests.needs_factor(verb):
             step_up(request)
         return self._open(request, node, verb, reason=body["reason"], override=body["override"])
 

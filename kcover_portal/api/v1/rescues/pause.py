@@ -33,10 +33,12 @@ class PauseBody(base.StrictSerializer):
 
 
 class ResumeBody(PauseBody):
-    """``mode``: the new mode; by default the mode before the pause."""
+    """``mode``: the new mode; by default the mode before the pause. ``pause``: as the answer to a pause had it; another
+    pause is not ended (409)."""
 
     reason = serializers.CharField(max_length=base.MAX_REASON_CHARACTERS)
     mode = serializers.ChoiceField(Mode.choices, required=False, allow_null=True, default=None)
+    pause = serializers.CharField(max_length=40, required=False, allow_blank=True, default="")
 
     def validate_mode(self, mode: str | None) -> str | None:
         """Rejects ``paused``. Raises FieldError."""
@@ -51,6 +53,7 @@ class ModeSerializer(serializers.Serializer[Any]):
     cluster = serializers.CharField(allow_null=True)
     mode = serializers.ChoiceField(Mode.choices)
     reason = serializers.CharField()
+    pause = serializers.CharField(help_text="names this mode and pause; give it to resume, so that no other one ends")
 
 
 KEY = OpenApiParameter(idempotency.HEADER, str, OpenApiParameter.HEADER)
@@ -94,7 +97,8 @@ class Resume(base.ActionView):
             if pending_changes.needs_second(cluster):
                 return changes.ask(request, cluster, "resume", {"mode": body["mode"]}, reason=body["reason"])
         mode, reason, actor = body["mode"], body["reason"], accounts.actor(principal(request))
-        pending_changes.resume(cluster, mode, may_loosen=loosens, actor=actor, reason=reason, now=timezone.now())
+        told = {"actor": actor, "reason": reason, "seen": body["pause"]}
+        pending_changes.resume(cluster, mode, may_loosen=loosens, now=timezone.now(), **told)
         return _mode(cluster)
 
 
@@ -124,7 +128,9 @@ def _point_to_clusters(request: Request, needed: str) -> None:
 def _mode(cluster: Cluster | None) -> Response:
     if cluster is None:
         whole = runtime.installation()
-        return Response({"cluster": None, "mode": whole.mode, "reason": whole.reason})
+        pause = pending_changes.pause_seen(whole)
+        return Response({"cluster": None, "mode": whole.mode, "reason": whole.reason, "pause": pause})
     cluster.refresh_from_db()
     mode, reason = queries.mode_of(cluster)
-    return Response({"cluster": cluster.name, "mode": mode, "reason": reason})
+    pause = pending_changes.pause_seen(cluster)
+    return Response({"cluster": cluster.name, "mode": mode, "reason": reason, "pause": pause})

@@ -24,6 +24,13 @@ class Command(BaseCommand):
         parser.add_argument(
             "--token-file", required=True, type=Path, help="a file with a token of the role operator for one cluster"
         )
+        parser.add_argument(
+            "--name",
+            action="append",
+            default=[],
+            metavar="NAME",
+            help="a name by which it is called, beside addresses, localhost and Services of the cluster",
+        )
         parser.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
         parser.add_argument("--port", type=sockets.port, default=DEFAULT_PORT, help=f"port ({DEFAULT_PORT})")
 
@@ -42,7 +49,8 @@ class Command(BaseCommand):
         listener = sockets.listen(options["host"], options["port"])
         self.stdout.write(f"http://{options['host']}:{sockets.port_of(listener)}/status starts checks without a token")
         self.stdout.flush()
-        status_port.run(status_port.StatusPort(portal=options["portal"], token=token).application(), listener)
+        port = status_port.StatusPort(portal=options["portal"], token=token, names=options["name"])
+        status_port.run(port.application(), listener)
 
 
 def _url(text: str) -> str:

@@ -59,6 +59,11 @@ def test_a_token_with_wrong_claims(
     refused(person, person.sign_in(), code, 400)
 
 
+def test_a_time_before_all_floats_is_refused(person: SignOn, provider: hostile.Provider) -> None:
+    provider.claims = {"iat": -(10**400)}
+    refused(person, person.sign_in(), "oidc_answer_invalid", 502)
+
+
 @pytest.mark.parametrize(
     ("expires", "issued", "code"),
     [
