@@ -25,7 +25,8 @@ What a proof states, and how each statement is derived again:
 6. *Guards.* Before each call that takes work away, and before a late isolation, the log has the figures of the guards.
    Their arithmetic is repeated: the act must pass, or a named person must have overridden the guard.
 
-A proof does not show that the facts were true when they were recorded, nor that calls had the effect they report.
+A proof does not show that the facts were true when they were recorded, nor that calls had the effect they report, nor
+that no entry of the rescue is among the digests of others: that shows the log.
 """
 
 import argparse
