@@ -39,7 +39,7 @@ def iperfs_ring(product: Product) -> None:
         ["cpu-02", "42", "N/A", "46"],
         ["cpu-03", "62", "64", "N/A"],
     ]
-    assert str({name: ["Ok"] for name in RING}) in text
+    assert str({name: ["Ok"] for name in RING}).replace("], ", "],\n ") in text
     [run] = product.get("/api/v1/check-runs?node=cpu-01")["results"]
     assert (run["state"], run["done"], run["wrong"]) == ("finished", 3, 0)
     kept = product.get("/api/v1/checks?node=cpu-01&check=iperf")["results"]
@@ -93,6 +93,10 @@ def by_virtual_agents(product: Product, nodes: list[str]) -> None:
         headers={"Accept": "application/json"},
     )
     assert asked["summary"] == {nodes[0]: ["Ok"], hurt: ["DCGM Failed"]}
+    query = f"check=iperf&plane=data&host={','.join(nodes[2:4])}&wait=120"
+    _, ring = call("GET", f"{product.url}/api/v1/status?{query}", token=product.token, timeout=180)
+    tables = [line for line in ring.splitlines() if line.endswith("Average Bandwidth Gb/s: 94.20")]
+    assert [line.split()[0] for line in tables] == ["net1", "net2"], ring
     assert [one["checks"][0]["status"] for one in asked["nodes"]] == ["pass", "pass"]  # the claim was bound
     claims = product.sim_calls(resource="persistentvolumeclaims")["calls"]
     assert {one["verb"] for one in claims} == {"create", "get", "delete"}
