@@ -37,7 +37,7 @@ SENTENCES: Mapping[str, str] = {
     "job_order_declined": _("Declined by {by}."),
     "job_order_declined_because": _("Declined by {by}: {why}"),
     "job_order_expired": _("Nobody approved it within {span}."),
-    "job_backs_off": _("Restarted {count} times in the last hour. The next restart is at {until}."),
+    "job_backs_off": _("Restarts in the last hour: {count}. The next one is at {until}."),
     "job_crash_loop": _("Crash loop: {count} restarts in the last hour. Automatic restarts have stopped."),
     "job_stops": _("Stopping. Pods that have not ended: {pods}."),
     "job_stopped": _("Stopped: {job}."),
