@@ -14,7 +14,7 @@ from kcover.nodes import readiness_taint
 from kcover.policy import document
 
 # The buttons of a node, in the order in which they are shown.
-VERBS = ("cordon", "uncordon", "drain", "reboot", "release", "exclude", "end_exclusion")
+VERBS = ("cordon", "uncordon", "drain", "reboot", "offline", "release", "exclude", "end_exclusion")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,11 +58,13 @@ def of_rule(rule: document.Rule, *, code: str) -> tuple[PlannedStep, ...]:
 def manual(verb: str, *, by_person: bool = True) -> tuple[PlannedStep, ...]:
     """The plan behind an operator's button or REST call on one node.
 
-    ``reboot`` returns the node to its state before: uncordon takes back only what the portal itself changed. Only a
+    ``reboot`` returns the node to its state before: uncordon takes back only what the portal itself changed.
+    ``offline`` is KCE's node offline: the repair desk has the node until a passed validation closes the repair. Only a
     person may lift somebody else's cordon (``by_person``), and only with ``uncordon``. Raises ValueError for an unknown
     verb.
     """
     cordon, drained = _default("cordon"), _default("drain")
+    key, value, effect = actions.offline.TAINT
     plans: dict[str, tuple[PlannedStep, ...]] = {
         "cordon": (cordon,),
         "uncordon": (PlannedStep(name="uncordon", args={"foreign": True} if by_person else {}),),
@@ -70,6 +72,10 @@ def manual(verb: str, *, by_person: bool = True) -> tuple[PlannedStep, ...]:
         "reboot": (
             *(cordon, drained, _default("reboot"), _default("ready")),
             *(_default("verify"), _default("uncordon")),
+        ),
+        "offline": (
+            *(cordon, PlannedStep(name="taint", args={"key": key, "value": value, "effect": effect}), drained),
+            *(_default("repair"), _default("verify"), _default("uncordon")),
         ),
         **{name: (_default(name),) for name in ("release", "exclude", "end_exclusion")},
     }

@@ -47,6 +47,7 @@ SENTENCES: Mapping[str, str] = {
     "act_drain": _("Drain"),
     "act_end_exclusion": _("End of the exclusion"),
     "act_exclude": _("Exclusion"),
+    "act_offline": _("Take offline"),
     "act_power_cycle": _("Power cycle"),
     "act_quarantine_device": _("Isolation of a device"),
     "act_reboot": _("Reboot"),

@@ -9,6 +9,7 @@ SENTENCES: Mapping[str, str] = {
     "repair_reported_by": _("Reported by {by}."),
     "repair_reported_by_because": _("Reported by {by}: {why}"),
     "repair_of_rescue": _("Escalated by rescue {rescue}."),
+    "repair_by_hand": _("{by} took the node offline in rescue {rescue}."),
     "repair_by_rule": _("Rule {rule} requested it in rescue {rescue}."),
     "repair_on_probation": _("The node failed again on probation: {fault} opened rescue {rescue}."),
     "repair_of_lemon": _("A lemon: {faults} faults since its last repair, in {days} d at most."),

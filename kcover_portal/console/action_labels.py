@@ -37,6 +37,14 @@ VERBS: Final = {
         "power",
         _("Cordons, drains and reboots the node, verifies that it is healthy, then returns it to service."),
     ),
+    "offline": ActionLabel(
+        _("Take offline"),
+        "server-off",
+        _(
+            "Cordons, taints and drains the node, then opens a repair. The node returns to service once it has passed "
+            "a validation."
+        ),
+    ),
     "release": ActionLabel(
         _("Release"),
         "arrow-back-up",

@@ -217,7 +217,7 @@ def test_a_program_does_not_lift_a_foreign_cordon() -> None:
 
 def test_an_unknown_button_is_an_error() -> None:
     with pytest.raises(
-        ValueError, match="unknown action 'explode'; use one of cordon, uncordon, drain, reboot, release"
+        ValueError, match="unknown action 'explode'; use one of cordon, uncordon, drain, reboot, offline, release"
     ):
         plan.manual("explode")
 

@@ -44,6 +44,7 @@ def offered(
         "uncordon": node.unschedulable or bool(node.marks) or node.not_ready_since is not None,
         "drain": not is_at_work,
         "reboot": not is_at_work,
+        "offline": not is_at_work,
         "release": under_way is not None or _has_something_to_release(node, open_incidents),
         "exclude": not excluded,
         "end_exclusion": excluded,

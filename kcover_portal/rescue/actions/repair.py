@@ -36,12 +36,11 @@ def _open(context: Context) -> Outcome:
         return Hold(reasons.of("not_drained_no_repair"))
     recheck_guards.storm(context.rescue, now=context.now)
     node_marks.restate(context, Stage.REPAIR)
-    args = context.step.args_as(core.Args)
+    args, rescue = context.step.args_as(core.Args), context.rescue
+    by_hand = reasons.of("repair_by_hand", by=rescue.requested_by, rescue=str(rescue.pk))
+    by_rule = reasons.of("repair_by_rule", rescue=str(rescue.pk), rule=rescue.rule)
     order = repair_desk.Order(
-        rescue=context.rescue,
-        vendor=args.vendor,
-        queue=args.queue,
-        because=reasons.of("repair_by_rule", rescue=str(context.rescue.pk), rule=context.rescue.rule),
+        rescue=rescue, vendor=args.vendor, queue=args.queue, because=by_rule if rescue.rule else by_hand
     )
 
     def ask() -> reasons.Reason:

@@ -190,6 +190,8 @@ _WORDS_OF_SENTENCE: Mapping[str, str] = {
     "override_scope": "override",
     "override_unknown": "override",
     "policy_objects_large": "MiB",
+    "policy_objects_unread": "MiB",
+    "report_objects_unread": "MiB PreflightReport",
     **dict.fromkeys(("nccl_cancelled", "nccl_slow", "nccl_cleared", "profile_only_nccl"), "NCCL"),
     **dict.fromkeys(("nccl_measured", "nccl_pairs"), "GB"),
     "nccl_no_limit": "GB NVSwitch busbw",

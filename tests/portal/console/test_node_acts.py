@@ -16,7 +16,7 @@ from kcover_portal.rescue.models import Rescue
 from tests.portal.rescue.world import World
 
 PAGE = "/nodes/c1/gpu-1/"
-BASIC = ["cordon", "drain", "reboot"]
+BASIC = ["cordon", "drain", "reboot", "offline"]
 AT_REST = [*BASIC, "exclude"]
 
 
@@ -37,7 +37,7 @@ def test_a_node_at_rest_offers_no_return(make):
     assert offered(world) == AT_REST
     world.kube.cordon("gpu-1")
     world.sync()
-    assert offered(world) == ["uncordon", "drain", "reboot", "exclude"], "the cordon is somebody else's"
+    assert offered(world) == ["uncordon", "drain", "reboot", "offline", "exclude"], "the cordon is somebody else's"
 
 
 def test_a_node_under_rescue_offers_what_ends_the_rescue_and_a_cordon_until_it_has_one(make):
@@ -47,7 +47,9 @@ def test_a_node_under_rescue_offers_what_ends_the_rescue_and_a_cordon_until_it_h
     )
     assert offered(world) == ["cordon", "release", "exclude"]
     Rescue.objects.update(state="held", hold="approval")
-    assert offered(world) == ["cordon", "drain", "reboot", "release", "exclude"], "their dialogs say what is in the way"
+    assert offered(world) == ["cordon", "drain", "reboot", "offline", "release", "exclude"], (
+        "their dialogs say what is in the way"
+    )
     Rescue.objects.update(state="waiting", hold="")
     world.kube.cordon("gpu-1")
     world.sync()
@@ -59,7 +61,7 @@ def test_a_node_that_the_portal_has_isolated_offers_its_release(make):
     services.request(world.node(), "cordon", actor="user:ann", reason="ticket 7", now=world.now)
     world.work()
     world.sync()
-    assert offered(world) == ["uncordon", "drain", "reboot", "release", "exclude"]
+    assert offered(world) == ["uncordon", "drain", "reboot", "offline", "release", "exclude"]
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,29 @@ def test_inv_52_the_node_stays_isolated_until_the_repair_is_closed(world: World)
     assert proofs.broken_claim(world.rescue()) == ""
 
 
+def test_a_node_that_a_person_takes_offline_comes_back_by_a_passed_validation(world: World) -> None:
+    """KCE's atom "node offline" as one act: drain, taint, hand over to the repair desk, and back."""
+    world.kube.add_pod("train", "worker", node=NODE, owner_kind="ReplicaSet")
+    plan = rescue.preview(world.node(), "offline", now=world.now)
+    assert [step["name"] for step in plan.steps] == ["cordon", "taint", "drain", "repair", "verify", "uncordon"]
+    rescue.request(world.node(), "offline", actor="user:ann", reason="ticket 7", now=world.now)
+    for _ in range(10):
+        world.work()
+        world.pass_time()
+    row, node = Repair.objects.get(), world.kube.get_node(NODE)
+    assert [str(taint) for taint in node.taints if taint.key == "kcover.io/offline"]
+    assert (node.unschedulable, world.kube.list_pods(node=NODE)) == (True, [])
+    assert (code_of(row.opened_because[0]), world.step("repair").state) == ("repair_by_hand", "waiting")
+    close(world, row)
+    for _ in range(30):
+        world.pass_time(5)
+        world.report()
+        world.work()
+    node = world.kube.get_node(NODE)
+    assert (world.rescue().state, node.unschedulable, node.taints) == ("succeeded", False, ())
+    assert proofs.broken_claim(world.rescue()) == ""
+
+
 def test_an_open_repair_of_the_part_is_the_one(world: World) -> None:
     known = services.report(world.node(), part=Part(), actor="user:ann", now=timezone.now())
     assert opened(world) == known

@@ -33,8 +33,9 @@ class PauseBody(base.StrictSerializer):
 
 
 class ResumeBody(PauseBody):
-    """``mode``: the new mode; by default the mode before the pause. ``pause``: as the answer to a pause had it; another
-    pause is not ended (409)."""
+    """``mode``: the new mode; by default the mode before the pause. ``pause``: as in the answer to a pause; another
+    pause is not ended (409).
+    """
 
     reason = serializers.CharField(max_length=base.MAX_REASON_CHARACTERS)
     mode = serializers.ChoiceField(Mode.choices, required=False, allow_null=True, default=None)
