@@ -3,13 +3,11 @@
 The label is no mark of the portal's: a release leaves it, and only a person's own act or ``kubectl`` removes it.
 """
 
-from django.db import transaction
-
 from kcover import audit, reasons
 from kcover.decisions import guards
-from kcover_portal.fleet.models import Node
 from kcover_portal.kube import port
 from kcover_portal.rescue.step.context import Context
+from kcover_portal.rescue.step.marks import node_marks
 from kcover_portal.rescue.step.outcomes import Done, Outcome
 
 VALUE = "true"
@@ -18,10 +16,7 @@ VALUE = "true"
 def run(context: Context) -> Outcome:
     """Sets the label. The portal's own row has it at once: a fault that is decided before the watch tells is held."""
     _label(context, VALUE)
-    with transaction.atomic():
-        row = Node.objects.select_for_update(no_key=True).get(pk=context.node.pk)
-        row.labels = {**row.labels, guards.EXCLUDE_LABEL: VALUE}
-        row.save(update_fields=["labels"])
+    node_marks.note_excluded(context.node)
     return Done(reasons.of("excluded_by_hand"))
 
 

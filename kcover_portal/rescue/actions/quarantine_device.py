@@ -97,7 +97,7 @@ def _mark(context: Context, rule: str, device: Device, taint: port.Taint) -> Non
 
     def wanted(node: port.Node) -> port.NodeChange:
         context.check_machine(node)
-        node_marks.check_not_excluded(node)
+        node_marks.check_not_excluded(context, node)
         context.renew_if_needed()
         planned[:] = [node_marks.adopt(context, node).with_device(rule, device.name)]
         return port.NodeChange(annotations={ANNOTATION: planned[0].render()})

@@ -72,7 +72,13 @@ def test_inv_37_a_label_that_the_watch_has_not_told_is_seen_on_the_live_node(act
         assert (step.state, step.because["code"]) == ("waiting", "excluded")
         failed = Entry.objects.filter(verb__endswith=".failed").latest("pk")
         assert failed.data["held_back"] is True
+        written = Entry.objects.count()
+        for _ in range(3):
+            world.pass_time(10)
+            world.work()
+        assert Entry.objects.count() == written, "the portal knows it now, and begins no call"
         world.kube.label_node(NODE, {LABEL: "false"})
+        world.sync()
         world.pass_time(10)
         world.work()
         assert world.kube.get_node(NODE).unschedulable or world.kube.get_node(NODE).taints

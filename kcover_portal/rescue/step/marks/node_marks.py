@@ -4,10 +4,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+from django.db import transaction
+
 from kcover import actions, audit, reasons
 from kcover.decisions import decide
 from kcover.nodes import marks as core_marks, probation_mark, readiness_taint
 from kcover.nodes.node_stage import Stage
+from kcover_portal.fleet.models import Node
 from kcover_portal.kube import port
 from kcover_portal.rescue.models import Step
 from kcover_portal.rescue.queries import device_isolations
@@ -56,10 +59,12 @@ def change(
     """
     kube, name = context.kube, context.node.name
     planned: list[Marks] = []
+    if context.node.labels.get(decide.EXCLUDE_LABEL) == "true":  # known: no call is begun and given up, again and again
+        raise HeldBack(recheck_guards.excluded(name))
 
     def wanted(node: port.Node) -> port.NodeChange:
         context.check_machine(node)
-        check_not_excluded(node)
+        check_not_excluded(context, node)
         context.renew_if_needed()
         marks = adopt(context, node).without_devices({without_device})
         if cordon:
@@ -162,14 +167,28 @@ def expect_isolated(context: Context) -> port.Node:
     check = still_marked(context)
     if check is not None:
         check(node)
-    check_not_excluded(node)
+    check_not_excluded(context, node)
     return node
 
 
-def check_not_excluded(node: port.Node) -> None:
-    """Raises HeldBack if the live node carries the label that keeps the portal off it: the watch may be behind."""
-    if node.labels.get(decide.EXCLUDE_LABEL) == "true":
-        raise HeldBack(recheck_guards.excluded(node.name))
+def check_not_excluded(context: Context, node: port.Node) -> None:
+    """Raises HeldBack if the live node carries the label that keeps the portal off it: the watch may be behind.
+
+    The portal's own row has the label from then on, so that decisions and guards see it, too.
+    """
+    if node.labels.get(decide.EXCLUDE_LABEL) != "true":
+        return
+    if context.node.labels.get(decide.EXCLUDE_LABEL) != "true":
+        note_excluded(context.node)
+    raise HeldBack(recheck_guards.excluded(node.name))
+
+
+def note_excluded(row: Node) -> None:
+    """Gives the portal's own row the label at once: a fault that is decided before the watch tells is held, too."""
+    with transaction.atomic():
+        now = Node.objects.select_for_update(no_key=True).get(pk=row.pk)
+        row.labels = {**now.labels, decide.EXCLUDE_LABEL: "true"}
+        Node.objects.filter(pk=row.pk).update(labels=row.labels)
 
 
 def still_marked(context: Context) -> Callable[[port.Node], None] | None:
