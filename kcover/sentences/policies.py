@@ -207,6 +207,7 @@ SENTENCES: Mapping[str, str] = {
     ),
     "policy_object_after": _("{own} of the portal comes first, for example for {fault}: {rule} then does nothing."),
     "policy_object_unreadable": _("The spec cannot be written as YAML: {error}"),
+    "policy_objects_keys": _("The portal reads at most {most} keys in all policies that a cluster keeps as objects."),
     "policy_objects_many": _("The portal reads at most {most} policies of a cluster."),
     "policy_objects_large": _(
         "The portal reads at most {rules} rules and {size} MiB in all policies that a cluster keeps as objects."

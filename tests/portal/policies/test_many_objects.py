@@ -127,6 +127,16 @@ def test_a_spec_that_is_none_is_told_so(world: World, spec: Any) -> None:
     assert reported(world, OWN, "wrong") == ("False", "Invalid")
 
 
+def test_the_keys_of_a_cluster_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Objects of maps took ten seconds of a worker for each change, within all other bounds."""
+    monkeypatch.setattr(policy_objects, "MAX_KEYS_PER_CLUSTER", 20)
+    put(world, "first")
+    world.now += timedelta(seconds=1)
+    world.kube.put_custom_object(OWN, "keys", {"rules": [], "x": {f"k{number}": 1 for number in range(20)}})
+    assert read(world) == 1
+    assert reported(world, OWN, "keys") == ("False", "TooMany")
+
+
 def test_a_spec_that_is_nested_too_deeply_is_empty() -> None:
     one = port.CustomObject(
         kind=OWN, name="deep", uid="u", raw_spec=b'{"rules":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
