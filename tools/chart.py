@@ -1,6 +1,8 @@
 """Writes what is made from the Helm chart and from the code: ``python -m tools.chart``.
 
 - ``deploy/chart/values.schema.json``: the shape of ``values.yaml``, and the settings of portal and agent from the code.
+- ``deploy/chart/files/numbers.json``: the limits of the portal's settings that are numbers. JSON Schema has limits for
+  numbers only, and settings are texts, so a template compares them and says what the setting accepts.
 - The Grafana dashboards of the chart, from ``deploy/dashboards.yaml``.
 - The plain manifests of ``deploy/``: the chart with the values of ``deploy/manifests.yaml``.
 """
@@ -15,12 +17,13 @@ import helm_python
 import yaml
 
 from agents import config
-from kcover_portal.config import env
+from kcover_portal.config import env, setting_values
 
 ROOT = Path(__file__).resolve().parents[1]
 DEPLOY = ROOT / "deploy"
 CHART = DEPLOY / "chart"
 SCHEMA = CHART / "values.schema.json"
+NUMBERS = CHART / "files" / "numbers.json"
 RELEASE, NAMESPACE = "kcover", "kcover-system"
 HEADER = "# Rendered from deploy/chart by `make manifests`, with the values of deploy/manifests.yaml.\n"
 PLAIN = (
@@ -52,7 +55,12 @@ DEVICES: Schema = {
 }
 NAMES: Schema = {"type": "array", "items": NAME}
 ANY_TEXTS: Schema = {"type": "object", "additionalProperties": TEXT}
-QUANTITIES: Schema = {"type": "object", "additionalProperties": {"type": ["string", "integer"]}}
+# resource.Quantity of Kubernetes, such as 100m, 1.5 or 2Gi.
+QUANTITY: Schema = {
+    "type": ["string", "integer"],
+    "pattern": r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$",
+}
+QUANTITIES: Schema = {"type": "object", "additionalProperties": QUANTITY}
 DURATION: Schema = {"type": "string", "pattern": "^[0-9]+(s|m)$"}
 
 
@@ -63,10 +71,32 @@ def closed(properties: Mapping[str, Schema]) -> Schema:
 
 def portal_settings() -> Schema:
     """The settings of the portal that are no secrets."""
-    found = {
-        one.name: TEXT | {"description": f"{one.about} ({one.accepts})"} for one in env.VARIABLES if not one.secret
-    }
+    found = {}
+    for one in env.VARIABLES:
+        if not one.secret:
+            found[one.name] = setting(one) | {"description": f"{one.about} ({one.accepts})"}
     return closed(found)
+
+
+def setting(one: setting_values.Variable) -> Schema:
+    """The schema of a text that this setting reads. An empty text is its default."""
+    if isinstance(one.read, setting_values.Choice):
+        return {"enum": [*one.read.texts, ""]}
+    if one.read is setting_values.switch:
+        return {"enum": ["true", "false", ""]}
+    if one.read is setting_values.site:
+        return TEXT | {"pattern": "^(https?://[^/?#]+/?)?$"}
+    return TEXT
+
+
+def numbers() -> str:
+    """The text of ``files/numbers.json``."""
+    made = {
+        one.name: {"least": one.read.least, "most": one.read.most}
+        for one in env.VARIABLES
+        if isinstance(one.read, setting_values.Count)
+    }
+    return json.dumps(made, indent=1) + "\n"
 
 
 def agent_settings() -> Schema:
@@ -98,6 +128,8 @@ def special() -> dict[str, Schema]:
         "*.replicas": {"type": "integer", "minimum": 1},
         "*.pullPolicy": {"enum": ["Always", "IfNotPresent", "Never"]},
         "*.digest": {"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"},
+        "*.claim": NAME_OR_NONE,
+        "postgresql.storage.size": QUANTITY,
         "*.resources": closed({"requests": QUANTITIES, "limits": QUANTITIES}),
         "*.labels": ANY_TEXTS,
         "*.interval": DURATION,
@@ -213,6 +245,7 @@ def tidy(text: str) -> str:
 def main() -> None:
     """Write the files, the schema first: Helm checks the values with it."""
     SCHEMA.write_text(schema(), encoding="utf-8")
+    NUMBERS.write_text(numbers(), encoding="utf-8")
     for path, text in (*dashboards(), *manifests()):
         path.write_text(text, encoding="utf-8")
 

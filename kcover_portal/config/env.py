@@ -88,7 +88,7 @@ VARIABLES = (
     ),
     Variable(
         "KCOVER_CLUSTER_ACCESS",
-        setting_values.checked(lambda text: text in ("engine", "read")),
+        setting_values.Choice(("engine", "read")),
         "engine",
         "engine, or read in web and live",
         "read: this process uses the second kubeconfig of a cluster, which has fewer rights, where there is one",
@@ -161,7 +161,7 @@ VARIABLES = (
     ),
     Variable(
         "KCOVER_PUBLIC_URL",
-        setting_values.web,
+        setting_values.site,
         "",
         "http://HOST:PORT or https://HOST",
         "the address that browsers use, put into links; https switches secure cookies on",
@@ -196,7 +196,11 @@ VARIABLES = (
         "check results in /metrics, failures first; 20,000 are 3 MB at each scrape",
     ),
     Variable(
-        "KCOVER_API_DOCS", setting_values.api_docs, "signed-in", "signed-in, public or off", "readers of /api/docs/"
+        "KCOVER_API_DOCS",
+        setting_values.Choice(setting_values.API_DOCS),
+        "signed-in",
+        "signed-in, public or off",
+        "readers of /api/docs/",
     ),
     Variable(
         "KCOVER_SESSION_IDLE_MINUTES",
@@ -207,7 +211,7 @@ VARIABLES = (
     ),
     Variable(
         "KCOVER_SECOND_FACTOR",
-        setting_values.checked(setting_values.SECOND_FACTOR.__contains__),
+        setting_values.Choice(setting_values.SECOND_FACTOR),
         "off",
         "off, approvers or all",
         "who needs a second factor: nobody, people who may approve somewhere, or everybody",
@@ -244,14 +248,14 @@ VARIABLES = (
     ),
     Variable(
         "KCOVER_MODE",
-        setting_values.checked(modes.MODES.__contains__),
+        setting_values.Choice(tuple(modes.MODES)),
         "enforce",
         "paused, shadow, approve or enforce",
         "the upper bound for every cluster and rule",
     ),
     Variable(
         "KCOVER_LOG_FORMAT",
-        setting_values.checked(log_format.FORMATS.__contains__),
+        setting_values.Choice(tuple(log_format.FORMATS)),
         log_format.TEXT,
         " or ".join(log_format.FORMATS),
         "the format of log lines; json has the ids of request, task, rescue and incident as fields",

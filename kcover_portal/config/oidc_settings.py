@@ -42,7 +42,7 @@ VARIABLES = (
     Variable("KCOVER_OIDC_LABEL", setting_values.line(60), "", "a text of at most 60 characters", "the button's text"),
     Variable(
         "KCOVER_OIDC_PASSWORDS",
-        setting_values.checked(("everyone", "admins", "nobody").__contains__),
+        setting_values.Choice(("everyone", "admins", "nobody")),
         "everyone",
         "everyone, admins or nobody",
         "who may still sign in with a password; admins: who has that role for all clusters by hand",

@@ -23,6 +23,34 @@ class Variable:
 
 
 @dataclass(frozen=True, slots=True)
+class Choice:
+    """Reads one of these texts. The chart offers the same ones."""
+
+    texts: tuple[str, ...]
+
+    def __call__(self, text: str) -> str:
+        """Returns the text. Raises ValueError for another one."""
+        if text not in self.texts:
+            raise ValueError
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """Reads a whole number from ``least`` to ``most``. The chart has the same limits."""
+
+    least: int
+    most: int
+
+    def __call__(self, text: str) -> int:
+        """Returns the number. Raises ValueError for another text."""
+        number = int(text)
+        if not self.least <= number <= self.most:
+            raise ValueError
+        return number
+
+
+@dataclass(frozen=True, slots=True)
 class Bucket:
     """An S3 bucket. ``key``: ACCESS_KEY:SECRET_KEY. ``days``: for which its objects are locked."""
 
@@ -38,6 +66,13 @@ def web(text: str) -> str:
     if text and (parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0 or parts.query):
         raise ValueError
     return text.rstrip("/")
+
+
+def site(text: str) -> str:
+    """The URL of a site of its own: no path, because the portal's pages begin at the root."""
+    if urlsplit(text).path.strip("/"):
+        raise ValueError
+    return web(text)
 
 
 def web_call(text: str) -> str:
@@ -207,18 +242,8 @@ def tests(text: str) -> list[str]:
     return tests
 
 
-def api_docs(text: str) -> str:
-    return checked(API_DOCS.__contains__)(text)
-
-
-def count(most: int, *, least: int = 1) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        number = int(text)
-        if not least <= number <= most:
-            raise ValueError
-        return number
-
-    return read
+def count(most: int, *, least: int = 1) -> Count:
+    return Count(least=least, most=most)
 
 
 HOST = re.compile(r"\*|\.?[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*\.?|\[[0-9A-Fa-f:.]+\]")

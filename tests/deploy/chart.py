@@ -43,6 +43,7 @@ EVERYTHING: Final = LEAST | {
     "secret": {"settings": ["KCOVER_MAIL_URL", "KCOVER_METRICS_TOKEN"]},
     "tolerations": [{"key": "cpu", "operator": "Exists"}],
     "placement": "required",
+    "ingress": {"enabled": False},
     "gateway": {"enabled": True, "parentRefs": [{"name": "public", "namespace": "gateways"}]},
     "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
     "dashboards": {"enabled": True},

@@ -1,5 +1,6 @@
 """The Helm chart renders valid objects, refuses unknown values, and is the source of the plain manifests."""
 
+import contextlib
 import json
 import re
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 import yaml
 
 from agents import VERSION, config
-from kcover_portal.config import env
+from kcover_portal.config import env, setting_values
 from tests.deploy import chart
 from tests.deploy.chart import AGENT_ONLY, EVERYTHING, LEAST, NOTHING, TRIAL, WHOLES, of_kind, render
 from tools import chart as tool
@@ -25,6 +26,7 @@ each_whole = pytest.mark.parametrize("values", WHOLES.values(), ids=WHOLES)
 
 def test_the_files_in_deploy_equal_the_rendered_chart() -> None:
     assert tool.SCHEMA.read_text() == tool.schema(), "run `make manifests`"
+    assert tool.NUMBERS.read_text() == tool.numbers(), "run `make manifests`"
     for path, text in tool.manifests():
         assert path.read_text() == text, f"{path}: run `make manifests`"
 
@@ -86,11 +88,42 @@ def test_the_schema_knows_each_setting_of_portal_and_agent() -> None:
         ({"agent": {"only": True}}, "agent.url"),
         ({"gateway": {"enabled": True}}, "gateway.parentRefs"),
         ({"agent": {"podMonitor": {"enabled": True}}}, "agent.settings.KCOVER_AGENT_LISTEN"),
+        ({"settings": {"KCOVER_MODE": "enfroce"}}, "'paused', 'shadow', 'approve', 'enforce'"),
+        ({"settings": LEAST["settings"] | {"KCOVER_WORKERS": "many"}}, "a number from 1 to 512"),
+        ({"settings": {"KCOVER_PUBLIC_URL": "https://example.com/kcover"}}, "/settings/KCOVER_PUBLIC_URL"),
+        ({"web": {"resources": {"requests": {"cpu": "lots"}}}}, "/web/resources/requests/cpu"),
+        ({"agent": {"resources": {"limits": {"memory": "2GB"}}}}, "/agent/resources/limits/memory"),
+        ({"postgresql": {"storage": {"size": "ten"}}}, "/postgresql/storage/size"),
+        ({"anchor": {"claim": "/x"}}, "/anchor/claim"),
+        ({"gateway": {"enabled": True, "parentRefs": [{"name": "public"}]}}, "ingress.enabled=false"),
     ],
 )
 def test_a_value_that_makes_no_sense_is_refused_by_its_name(values, key) -> None:
     with pytest.raises(helm_python.HelmError, match=re.escape(key)):
         render(LEAST | values)
+
+
+NUMBERS = ("", "0", "1", "5", "512", "513", "99999999", "many", "1.5", "-1")
+TEXTS = ("", "true", "shadow", "Shadow", "off", "json", "all", "admins", "read")
+TEXTS += ("https://gpu.example.com/", "https://gpu.example.com/kcover", "gpu.example.com")
+COUNTS = [one.name for one in env.VARIABLES if isinstance(one.read, setting_values.Count)]
+LIMITED = [one.name for one in env.VARIABLES if tool.setting(one) != tool.TEXT and not one.secret]
+
+
+@pytest.mark.parametrize(
+    ("name", "samples"), [*((name, NUMBERS) for name in COUNTS), *((name, TEXTS) for name in LIMITED)]
+)
+def test_chart_and_portal_accept_the_same_settings(name, samples) -> None:
+    accepted: dict[str, list[str]] = {"chart": [], "portal": []}
+    for text in samples:
+        with contextlib.suppress(env.SettingsInvalid):
+            env.read({name: text})
+            accepted["portal"].append(text)
+        with contextlib.suppress(helm_python.HelmError):
+            render(LEAST | {"settings": LEAST["settings"] | {name: text}})
+            accepted["chart"].append(text)
+    assert accepted["chart"] == accepted["portal"]
+    assert 0 < len(accepted["portal"]) < len(samples)
 
 
 # Settings

@@ -72,7 +72,19 @@ app.kubernetes.io/name: kcover-portal, app.kubernetes.io/instance: {{ include "k
 {{- range .Values.secret.settings }}{{ $_ := set $given (printf "%s_FILE" .) (printf "/etc/kcover/%s" (. | trimPrefix "KCOVER_" | lower)) }}{{ end -}}
 {{- if has "KCOVER_SECRET_KEYS" .Values.secret.settings }}{{ $_ := unset $given "KCOVER_SECRET_KEY_FILE" }}{{ end -}}
 {{- if .Values.settings.KCOVER_ENCRYPTION_KEY_COMMAND }}{{ $_ := unset $given "KCOVER_ENCRYPTION_KEY_FILE" }}{{ end -}}
+{{- include "kcover.checkNumbers" . -}}
 {{- toYaml (mergeOverwrite $given .Values.settings) -}}
+{{- end }}
+
+{{/* Refuses a number that the portal would refuse: its pods would not start. */}}
+{{- define "kcover.checkNumbers" -}}
+{{- range $name, $limits := .Files.Get "files/numbers.json" | fromJson -}}
+{{- with get $.Values.settings $name -}}
+{{- if not (and (regexMatch "^[0-9]{1,9}$" .) (ge (int64 .) (int64 $limits.least)) (le (int64 .) (int64 $limits.most))) -}}
+{{- fail (printf "settings.%s is %q: write a number from %d to %d" $name . (int64 $limits.least) (int64 $limits.most)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- end }}
 
 {{/* What all pods of the portal share. Call it with (list . "web"). */}}
