@@ -61,6 +61,13 @@ QUANTITY: Schema = {
     "pattern": r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$",
 }
 QUANTITIES: Schema = {"type": "object", "additionalProperties": QUANTITY}
+ANY_OBJECTS: Schema = {"type": "array", "items": {"type": "object"}}
+NAMED_OBJECTS: Schema = {"type": "array", "items": {"type": "object", "required": ["name"]}}
+ID: Schema = {"type": ["integer", "null"], "minimum": 1}  # no process runs as root
+POD_SECURITY: Schema = {
+    "type": "object",
+    "properties": dict.fromkeys(("runAsUser", "runAsGroup", "fsGroup"), ID) | {"runAsNonRoot": {"const": True}},
+}
 DURATION: Schema = {"type": "string", "pattern": "^[0-9]+(s|m)$"}
 
 
@@ -114,7 +121,7 @@ def special() -> dict[str, Schema]:
         "placement": {"enum": ["preferred", "required", "any"]},
         "settings": portal_settings(),
         "secret.settings": {"type": "array", "items": {"enum": [one.name for one in env.VARIABLES if one.secret]}},
-        "tolerations": {"type": "array", "items": {"type": "object"}},
+        "pullSecrets.imagePullSecretData": {"type": "string", "pattern": "^[A-Za-z0-9+/]*={0,2}$"},
         "imagePullSecrets": NAMES,
         "ingress.annotations": ANY_TEXTS,
         "gateway.parentRefs": {"type": "array", "items": {"type": "object", "required": ["name"]}},
@@ -129,6 +136,18 @@ def special() -> dict[str, Schema]:
         "*.pullPolicy": {"enum": ["Always", "IfNotPresent", "Never"]},
         "*.digest": {"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"},
         "*.claim": NAME_OR_NONE,
+        "pullSecrets.name": NAME_OR_NONE,
+        "ca.configMap": NAME_OR_NONE,
+        "ca.secret": NAME_OR_NONE,
+        "*.nodeSelector": ANY_TEXTS,
+        "*.affinity": {"type": "object"},
+        "*.tolerations": ANY_OBJECTS,
+        "*.podAnnotations": ANY_TEXTS,
+        "*.serviceAccountAnnotations": ANY_TEXTS,
+        "*.podSecurityContext": POD_SECURITY,
+        "*.extraEnv": NAMED_OBJECTS,
+        "*.extraVolumes": NAMED_OBJECTS,
+        "*.extraVolumeMounts": NAMED_OBJECTS,
         "postgresql.storage.size": QUANTITY,
         "*.resources": closed({"requests": QUANTITIES, "limits": QUANTITIES}),
         "*.labels": ANY_TEXTS,

@@ -172,6 +172,7 @@ RESOURCES: tuple[Resource, ...] = (
     _cluster_wide("rbac.authorization.k8s.io", "clusterroles", "ClusterRole"),
     _cluster_wide("rbac.authorization.k8s.io", "clusterrolebindings", "ClusterRoleBinding"),
     _cluster_wide("scheduling.k8s.io", "priorityclasses", "PriorityClass"),
+    _cluster_wide("storage.k8s.io", "storageclasses", "StorageClass"),
     _cluster_wide("admissionregistration.k8s.io", "validatingadmissionpolicies", "ValidatingAdmissionPolicy"),
     _cluster_wide(
         "admissionregistration.k8s.io", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"

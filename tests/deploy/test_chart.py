@@ -270,7 +270,8 @@ def test_two_releases_in_one_cluster_share_no_name() -> None:
             "events": {"name": f"{namespace}-events"},
             "lease": {"create": (name, namespace) == ("kcover", "kcover-system")},
         }
-        found = render(EVERYTHING | {"namespaces": other}, name=name, namespace=namespace)
+        own = {"namespaces": other, "pullSecrets": EVERYTHING["pullSecrets"] | {"name": f"{name}-registry"}}
+        found = render(EVERYTHING | own, name=name, namespace=namespace)
         return {(one["kind"], one["metadata"]["name"], one["metadata"].get("namespace", "")) for one in found}
 
     assert not names("kcover", "kcover-system") & names("kcover", "team-a")

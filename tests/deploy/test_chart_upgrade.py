@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests.contract import over_http
-from tests.deploy.chart import TRIAL, Manifest
+from tests.deploy.chart import TRIAL, Manifest, texts
 from tests.simulator import api_server
 from tools import chart
 
@@ -57,3 +57,50 @@ def test_added_keys_of_a_secret_stay_and_missing_keys_are_created(cluster) -> No
     exists(cluster, first | {"data": kept})
     upgraded = secret(cluster, TRIAL)["data"]
     assert upgraded == kept | {"encryption_key": upgraded["encryption_key"]}
+
+
+def has_volume(cluster: api_server.ApiServer, values: Manifest) -> bool:
+    [found] = [
+        one
+        for one in made(cluster, values)
+        if one["metadata"]["name"] == "kcover-postgresql" and "template" in one["spec"]
+    ]
+    volumes = {one["name"] for one in found["spec"]["template"]["spec"]["volumes"]}
+    claimed = "volumeClaimTemplates" in found["spec"]
+    assert claimed != ("data" in volumes)
+    return claimed
+
+
+def storage_class(cluster: api_server.ApiServer, name: str, *, default: bool) -> None:
+    marks = {"storageclass.kubernetes.io/is-default-class": str(default).lower()}
+    about = {"name": name, "annotations": marks}
+    cluster.put("StorageClass", {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": about})
+
+
+def test_a_trial_keeps_its_data_in_a_volume_where_the_cluster_makes_one(cluster) -> None:
+    assert not has_volume(cluster, TRIAL)
+    storage_class(cluster, "slow", default=False)
+    assert not has_volume(cluster, TRIAL)
+    named = {"postgresql": {"storage": {"className": "slow"}}}
+    assert has_volume(cluster, TRIAL | named)
+    storage_class(cluster, "fast", default=True)
+    assert has_volume(cluster, TRIAL)
+    assert not has_volume(cluster, TRIAL | {"postgresql": {"storage": {"persistent": False}}})
+
+
+def test_an_upgrade_changes_no_volume_of_a_trial(cluster) -> None:
+    """Kubernetes refuses a StatefulSet whose volumes change."""
+    [first] = [
+        one for one in made(cluster, TRIAL) if one["kind"] == "StatefulSet" and "postgresql" in one["metadata"]["name"]
+    ]
+    exists(cluster, first)
+    storage_class(cluster, "fast", default=True)
+    assert not has_volume(cluster, TRIAL)
+
+
+def test_the_notes_say_that_a_trial_has_no_volume(cluster) -> None:
+    access = over_http.kubeconfig(cluster.url, "unused")
+    with helm_python.Config(kubeconfig_content=access, namespace=NAMESPACE, storage_driver="memory") as helm:
+        release = helm.install(chart.CHART, "kcover", TRIAL, namespace=NAMESPACE, dry_run="server")
+    assert "postgresql.storage.className" in str(release)
+    assert "no volume" not in texts(TRIAL)["NOTES.txt"]

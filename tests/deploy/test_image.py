@@ -102,7 +102,7 @@ def test_the_image_contains_the_files_of_the_portal(tmp_path):
             shutil.copytree(ROOT / source, place, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(ROOT / source, place)
-    (folders,) = re.findall(r"install -d -o 10001 -g 10001 -m 700 (.+)", PORTAL.read_text())
+    (folders,) = re.findall(r"install -d -o 10001 -g 10001 -m 755 (.+)", PORTAL.read_text())
     for folder in folders.split():
         (image / folder).mkdir()
     before = sorted(image.rglob("*"))

@@ -92,17 +92,12 @@ app.kubernetes.io/name: kcover-portal, app.kubernetes.io/instance: {{ include "k
 {{- $root := index . 0 -}}
 {{- $process := index . 1 -}}
 {{- $labels := include "kcover.labels" . -}}
-{{- with $root.Values.imagePullSecrets }}
-imagePullSecrets:
-  {{- range . }}
-  - name: {{ . }}
-  {{- end }}
-{{- end }}
+{{- include "kcover.pullSecrets" $root }}
 serviceAccountName: {{ include "kcover.prefix" $root }}-{{ $process }}
 enableServiceLinks: false
 priorityClassName: {{ default (printf "%s-portal" (include "kcover.scoped" $root)) $root.Values.priorityClass.name }}
 securityContext:
-  {runAsNonRoot: true, runAsUser: 10001, runAsGroup: 10001, fsGroup: 10001, seccompProfile: {type: RuntimeDefault}}
+  {{- include "kcover.podSecurity" (list $root $root.Values.podSecurityContext) | nindent 2 }}
 {{- include "kcover.placement" $root }}
 topologySpreadConstraints:
   - maxSkew: 1
@@ -121,10 +116,12 @@ initContainers:
     imagePullPolicy: {{ $root.Values.image.pullPolicy }}
     command: [python, manage.py, migrate, --no-input]
     {{- include "kcover.container" $root | nindent 4 }}
+    {{- with include "kcover.env" (list $root) }}
+    {{- . | nindent 4 }}
+    {{- end }}
     resources: {requests: {cpu: 50m, memory: 128Mi}, limits: {memory: 512Mi}}
     volumeMounts:
-      - {name: secret, mountPath: /etc/kcover, readOnly: true}
-      - {name: tmp, mountPath: /tmp}
+      {{- include "kcover.mounts" (list $root) | nindent 6 }}
 volumes:
   {{- include "kcover.secretVolume" $root | nindent 2 }}
   {{- if include "kcover.hasEngineKey" . }}
@@ -133,6 +130,53 @@ volumes:
   {{- end }}
   - name: tmp
     emptyDir: {medium: Memory, sizeLimit: 64Mi}
+  {{- if include "kcover.ca" $root }}
+  - name: ca
+    {{- with $root.Values.ca }}
+    {{- if .configMap }}
+    configMap: {name: {{ .configMap }}, items: [{key: {{ .key }}, path: ca.crt}]}
+    {{- else }}
+    secret: {secretName: {{ .secret }}, defaultMode: 0440, items: [{key: {{ .key }}, path: ca.crt}]}
+    {{- end }}
+    {{- end }}
+  {{- end }}
+  {{- with $root.Values.extraVolumes }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end }}
+
+{{/* "true" with a CA of its own. */}}
+{{- define "kcover.ca" -}}
+{{- if and .Values.ca.configMap .Values.ca.secret }}{{ fail "ca.configMap and ca.secret are both set: name one of them" }}{{ end -}}
+{{- if or .Values.ca.configMap .Values.ca.secret }}true{{ end -}}
+{{- end }}
+
+{{- define "kcover.pullSecrets" -}}
+{{- $names := .Values.imagePullSecrets -}}
+{{- with .Values.pullSecrets }}
+{{- if and .create (not (and .name .imagePullSecretData)) }}{{ fail "pullSecrets.create needs pullSecrets.name and pullSecrets.imagePullSecretData, a Docker configuration in base64" }}{{ end -}}
+{{- if .name }}{{ $names = append $names .name }}{{ end -}}
+{{- end }}
+{{- with $names }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . }}
+  {{- end }}
+{{- end }}
+{{- end }}
+
+{{/* The user of a pod, unless the platform chooses it. Call it with (list . values). */}}
+{{- define "kcover.podSecurity" -}}
+{{- $context := ternary (omit (index . 1) "runAsUser" "runAsGroup" "fsGroup") (index . 1) (index . 0).Values.openshift.enabled -}}
+{{- toYaml (merge (dict "runAsNonRoot" true "seccompProfile" (dict "type" "RuntimeDefault")) $context) -}}
+{{- end }}
+
+{{/* Annotations as lines; nothing without any. */}}
+{{- define "kcover.annotations" -}}
+{{- with . }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end }}
 
 {{/* "true" for the processes that decrypt the engine's kubeconfigs. Call it with (list . "worker"). */}}
@@ -140,24 +184,35 @@ volumes:
 {{- if and (index . 0).Values.engineSecret.name (has (index . 1) (list "worker" "watch")) }}true{{ end -}}
 {{- end }}
 
-{{/* How a process reaches clusters: worker and watch with the engine's key, web and live with fewer rights. An entry of
-     env overrides the ConfigMap. The anchor of worker is part of it, because a container has one list env. */}}
-{{- define "kcover.access" -}}
+{{/* The variables of a process beside the ConfigMap, which an entry of env overrides: how it reaches clusters (worker and
+     watch with the engine's key, web and live with fewer rights), the anchor of worker, the CA, and those of the values.
+     Call it with (list . "worker"), for the init container with (list .). */}}
+{{- define "kcover.env" -}}
 {{- $root := index . 0 -}}
-{{- $process := index . 1 -}}
+{{- $process := index (append . "") 1 -}}
 {{- $env := list -}}
+{{- if include "kcover.ca" $root }}
+{{- range list "SSL_CERT_FILE" "REQUESTS_CA_BUNDLE" "PGSSLROOTCERT" }}{{ $env = append $env (dict "name" . "value" "/etc/kcover-ca/ca.crt") }}{{ end -}}
+{{- end -}}
 {{- if has $process (list "web" "live") }}{{ $env = append $env (dict "name" "KCOVER_CLUSTER_ACCESS" "value" "read") }}{{ end -}}
-{{- if include "kcover.hasEngineKey" . }}{{ $env = append $env (dict "name" "KCOVER_ENGINE_KEY_FILE" "value" "/etc/kcover-engine/engine_key") }}{{ end -}}
+{{- if include "kcover.hasEngineKey" (list $root $process) }}{{ $env = append $env (dict "name" "KCOVER_ENGINE_KEY_FILE" "value" "/etc/kcover-engine/engine_key") }}{{ end -}}
 {{- if and (eq $process "worker") $root.Values.anchor.claim }}{{ $env = append $env (dict "name" "KCOVER_ANCHOR" "value" "/var/lib/kcover/anchor/heads.jsonl") }}{{ end -}}
-{{- if $env }}env: {{ toJson $env }}{{ end -}}
+{{- with concat $env $root.Values.extraEnv }}env: {{ toJson . }}{{ end -}}
 {{- end }}
 
 {{- define "kcover.mounts" -}}
+{{- $root := index . 0 -}}
 - {name: secret, mountPath: /etc/kcover, readOnly: true}
-{{- if include "kcover.hasEngineKey" . }}
+{{- if include "kcover.hasEngineKey" (append . "") }}
 - {name: engine, mountPath: /etc/kcover-engine, readOnly: true}
 {{- end }}
+{{- if include "kcover.ca" $root }}
+- {name: ca, mountPath: /etc/kcover-ca, readOnly: true}
+{{- end }}
 - {name: tmp, mountPath: /tmp}
+{{- with $root.Values.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{- define "kcover.container" -}}
@@ -191,7 +246,14 @@ securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true,
 
 {{/* Keeps the portal off nodes that it may drain and reboot. The agent's affinity is the opposite. */}}
 {{- define "kcover.placement" -}}
-{{- if eq .Values.placement "required" }}
+{{- with .Values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- if .Values.affinity }}
+affinity:
+  {{- toYaml .Values.affinity | nindent 2 }}
+{{- else if eq .Values.placement "required" }}
 affinity:
   nodeAffinity:
     requiredDuringSchedulingIgnoredDuringExecution:
@@ -211,4 +273,17 @@ affinity:
             - {key: nvidia.com/gpu.product, operator: DoesNotExist}
             - {key: kcover.io/agent, operator: NotIn, values: ["true"]}
 {{- end }}
+{{- end }}
+
+{{/* "true" where a trial's PostgreSQL has a volume: as the StatefulSet already has it, because that cannot change; else where
+     a StorageClass is named or the cluster has a default one. Without an API server to ask, there is one. */}}
+{{- define "kcover.persistent" -}}
+{{- $storage := .Values.postgresql.storage -}}
+{{- $classes := dict -}}
+{{- if .Capabilities.APIVersions.Has "storage.k8s.io/v1" }}{{ $classes = lookup "storage.k8s.io/v1" "StorageClass" "" "" }}{{ end -}}
+{{- $found := not (hasKey $classes "items") -}}
+{{- range $classes.items }}{{ if eq "true" (dig "annotations" "storageclass.kubernetes.io/is-default-class" "" .metadata) }}{{ $found = true }}{{ end }}{{ end -}}
+{{- $old := lookup "apps/v1" "StatefulSet" .Release.Namespace (printf "%s-postgresql" (include "kcover.prefix" .)) -}}
+{{- if $old }}{{ $found = not (empty $old.spec.volumeClaimTemplates) }}{{ end -}}
+{{- if and $storage.persistent (or $storage.className $found) }}true{{ end -}}
 {{- end }}
