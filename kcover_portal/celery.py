@@ -36,6 +36,8 @@ def _name_log_lines(task: Any, task_id: str, **_signal: object) -> None:
     log_context.begin(task=task.name, task_id=task_id)
 
 
+app.conf.worker_consumer = "kcover_portal.operate.worker_consumer:Consumer"
+
 # The work that is done by the clock. Beat also sends the sweeps (operate/sweeps.py), if they have work.
 app.conf.beat_scheduler = "kcover_portal.operate.scheduler:PersistentScheduler"
 app.conf.beat_schedule = {

@@ -293,6 +293,13 @@ VARIABLES = (
         "threads of one worker; each has a connection to the database",
     ),
     Variable(
+        "KCOVER_HEARTBEAT_FILE",
+        str,
+        "",
+        "path of a file, one for each process; empty: none",
+        "worker, beat or watch touches it every 5 s while it works; a probe compares its age",
+    ),
+    Variable(
         "KCOVER_KEEP_DAYS",
         setting_values.count(3650),
         "90",

@@ -14,7 +14,7 @@ from django.db import connection
 from django.db.utils import Error as DatabaseError
 from django.utils import timezone
 
-from kcover_portal.operate import sweeps
+from kcover_portal.operate import heartbeats, sweeps
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +34,7 @@ class Scheduler(beat.Scheduler):
 
     def tick(self, *args: Any, **kwargs: Any) -> float:
         """Sends what is due. Returns the seconds until the next call; 0 if more may be due now."""
+        heartbeats.touch()
         now = self._clock()
         if now >= self._look_at:
             self._look(now)
@@ -46,6 +47,10 @@ class Scheduler(beat.Scheduler):
     def schedules_equal(self, old_schedules: Any, new_schedules: Any) -> bool:
         """Returns True except for the first time: the schedule never changes, and to compare it costs CPU."""
         return old_schedules is not None
+
+    def _ensure_connected(self) -> Any:
+        heartbeats.while_connecting(self.connection)
+        return super()._ensure_connected()  # type: ignore[misc]  # the stubs leave it out
 
     def close(self) -> None:
         """Ends the scheduler."""

@@ -25,7 +25,14 @@ from kcover_portal.fleet.services import node_rows, storable_values
 from kcover_portal.incidents import services as incidents
 from kcover_portal.kube import port, reasons as kube_reasons
 from kcover_portal.ledger import services as ledger
-from kcover_portal.operate import event_batches, kube_event_watch, lease_watch, pod_watch, watch_pace
+from kcover_portal.operate import (
+    event_batches,
+    heartbeats,
+    kube_event_watch,
+    lease_watch,
+    pod_watch,
+    watch_pace,
+)
 from kcover_portal.rescue import services as rescue
 from kcover_portal.runtime.services import leases
 from kcover_portal.sources import services as sources
@@ -63,6 +70,7 @@ class Watch:
                     self._follow([])
             except DatabaseError as error:
                 log.warning("the watch cannot reach the database: %s", error)
+            heartbeats.touch()
             self._stop.wait(ROUND_SECONDS)
         self._follow([])
         try:

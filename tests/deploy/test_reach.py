@@ -1,5 +1,10 @@
 """The network access of deploy/portal: probes, Services, budgets, the Ingress."""
 
+import os
+import subprocess
+import time
+from pathlib import Path
+
 import pytest
 from django.urls import resolve
 
@@ -39,7 +44,22 @@ def test_a_slow_database_does_not_end_a_process():
     for name in ("web", "live"):
         probe = only(PODS[name]["containers"])["livenessProbe"]
         assert probe["failureThreshold"] * probe["periodSeconds"] >= 300
-    assert not any("Probe" in key for name in ("worker", "beat", "watch") for key in only(PODS[name]["containers"]))
+
+
+@pytest.mark.parametrize("name", ["worker", "beat", "watch"])
+def test_a_process_without_clients_is_restarted_if_its_heartbeat_is_old(name, tmp_path):
+    container = only(PODS[name]["containers"])
+    [file] = [one["value"] for one in container["env"] if one["name"] == "KCOVER_HEARTBEAT_FILE"]
+    assert Path(file).parent == Path("/tmp")
+    *shell, line = container["livenessProbe"]["exec"]["command"]
+    beat = tmp_path / "heartbeat"
+    command = [*shell, line.replace(file, str(beat))]
+    assert subprocess.run(command, check=False, capture_output=True).returncode != 0
+    for age, healthy in ((0, True), (200, True), (400, False)):
+        beat.touch()
+        at = time.time() - age
+        os.utime(beat, (at, at))
+        assert (subprocess.run(command, check=False).returncode == 0) is healthy
 
 
 def test_services_and_budgets_find_their_pods():

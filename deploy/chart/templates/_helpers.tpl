@@ -197,6 +197,7 @@ annotations:
 {{- if has $process (list "web" "live") }}{{ $env = append $env (dict "name" "KCOVER_CLUSTER_ACCESS" "value" "read") }}{{ end -}}
 {{- if include "kcover.hasEngineKey" (list $root $process) }}{{ $env = append $env (dict "name" "KCOVER_ENGINE_KEY_FILE" "value" "/etc/kcover-engine/engine_key") }}{{ end -}}
 {{- if and (eq $process "worker") $root.Values.anchor.claim }}{{ $env = append $env (dict "name" "KCOVER_ANCHOR" "value" "/var/lib/kcover/anchor/heads.jsonl") }}{{ end -}}
+{{- if has $process (list "worker" "beat" "watch") }}{{ $env = append $env (dict "name" "KCOVER_HEARTBEAT_FILE" "value" "/tmp/heartbeat") }}{{ end -}}
 {{- with concat $env $root.Values.extraEnv }}env: {{ toJson . }}{{ end -}}
 {{- end }}
 
