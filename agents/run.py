@@ -5,22 +5,27 @@ import ctypes
 import logging
 import os
 import pathlib
+import select
 import signal
 import urllib.parse
 
 from agents import VERSION, config, metrics_server, setup, supervisor
 from agents.agent import Agent
+from agents.errors import ConfigError
 
 log = logging.getLogger("agents")
 
+FILE_SECONDS = 30.0  # between looks at the settings file
 M_ARENA_MAX = -8  # <malloc.h>
 
 
 def main(file: pathlib.Path | None) -> int:
-    """Return 0 after SIGTERM or SIGINT. Raises ConfigError, AlreadyRunning."""
+    """Return 0 after SIGTERM or SIGINT, or after the settings file has changed: systemd or the kubelet then starts the
+    agent with the new settings. Raises ConfigError, AlreadyRunning."""
     logging.basicConfig(
         level=os.environ.get("KCOVER_AGENT_LOG", "INFO").upper(), format="%(levelname)s %(name)s: %(message)s"
     )
+    content = _content(file)  # before it is parsed, so that no change is missed
     settings = config.load(file, os.environ)
     _limit_memory()
     agent, monitors = setup.build_agent(settings)
@@ -33,8 +38,33 @@ def main(file: pathlib.Path | None) -> int:
             server = _serve(agent, settings.listen, monitors)
             if server is not None:
                 stack.callback(server.close)
-        supervisor.run(agent, wait_for_stop=lambda: os.read(signals, 1), monitors=monitors)
+        supervisor.run(agent, wait_for_stop=lambda: wait_for_stop(signals, file, content), monitors=monitors)
     return 0
+
+
+def wait_for_stop(signals: int, file: pathlib.Path | None, content: bytes | None) -> None:
+    """Returns once a signal has arrived, or once ``file`` has another valid content. Invalid settings are logged once,
+    and the agent goes on with the ones that it has."""
+    while not select.select([signals], [], [], None if file is None else FILE_SECONDS)[0]:
+        found = _content(file)
+        if found in (None, content):
+            continue
+        content = found
+        try:
+            config.load(file, os.environ)
+        except ConfigError as error:
+            log.error("the changed settings are refused, and the agent goes on with the former ones: %s", error)
+        else:
+            log.info("%s has changed: stopping, to be started with it", file)
+            return
+
+
+def _content(file: pathlib.Path | None) -> bytes | None:
+    """None without a file, and while it cannot be read, as during a change of a ConfigMap."""
+    try:
+        return file.read_bytes() if file else None
+    except OSError:
+        return None
 
 
 def _catch_signals(*numbers: signal.Signals) -> int:

@@ -44,6 +44,9 @@ PANEL_SIZES = {"stat": (6, 4), "timeseries": (12, 8)}  # columns and rows
 AGENT_KEYS = {"NODE_NAME", "KCOVER_AGENT_URL", "KCOVER_AGENT_CLUSTER", "KCOVER_AGENT_VENDOR"}
 AGENT_KEYS |= {"KCOVER_AGENT_TOKEN", "KCOVER_AGENT_TOKEN_FILE", "KCOVER_AGENT_CA_FILE"}
 
+# Keys of kcover's and Autopilot's charts, which templates/other-keys.yaml answers with the keys of this one.
+OTHERS_KEYS = ("controller", "namespace", "repeat", "PCIeBW", "annotations")
+
 Schema = dict[str, Any]
 TEXT: Schema = {"type": "string"}
 NAME: Schema = {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"}
@@ -130,7 +133,10 @@ def special() -> dict[str, Schema]:
         "features.pairTestDevices": DEVICES,
         "namespaces.work": NAMES,
         "agent.url": {"type": "string", "pattern": "^(https?://.+)?$"},
-        "agent.vendor": {"enum": ["nvidia", "metax", "amd"]},
+        "agent.vendor": {"enum": ["nvidia", "metax", "amd", ""]},
+        "agent.config.data": {"type": "object"},
+        "agent.config.existingConfigMap": NAME_OR_NONE,
+        "agent.config.path": {"type": "string", "pattern": "^(/[A-Za-z0-9._-]+){2,}$"},
         "agent.settings": agent_settings(),
         "*.replicas": {"type": "integer", "minimum": 1},
         "*.pullPolicy": {"enum": ["Always", "IfNotPresent", "Never"]},
@@ -179,6 +185,7 @@ def schema() -> str:
     """The text of ``values.schema.json``."""
     values = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
     made = {"$schema": "https://json-schema.org/draft-07/schema#", **schema_of(values)}
+    made["properties"] |= {key: {"description": "answered with what replaces it"} for key in OTHERS_KEYS}
     made["properties"]["global"] = {"type": "object"}  # Helm's own
     return json.dumps(made, indent=1) + "\n"
 

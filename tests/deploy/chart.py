@@ -63,6 +63,7 @@ EVERYTHING: Final = LEAST | {
         "podMonitor": {"enabled": True},
         "caConfigMap": "ca",
         "tokenSecret": "enrolment",
+        "config": {"data": {"interval": 5}},
         "nodeSelector": {"pool": "gpu"},
         "podAnnotations": {"k8s.v1.cni.cncf.io/networks": "multi-nic"},
         "serviceAccountAnnotations": {"example.com/owner": "gpu"},

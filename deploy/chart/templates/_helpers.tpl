@@ -171,6 +171,14 @@ imagePullSecrets:
 {{- toYaml (merge (dict "runAsNonRoot" true "seccompProfile" (dict "type" "RuntimeDefault")) $context) -}}
 {{- end }}
 
+{{/* The ConfigMap with the agent's settings file, if there is one. */}}
+{{- define "kcover.agentConfig" -}}
+{{- with .Values.agent.config }}
+{{- if and .data .existingConfigMap }}{{ fail "agent.config.data and agent.config.existingConfigMap are both set: give one of them" }}{{ end -}}
+{{- if .existingConfigMap }}{{ .existingConfigMap }}{{ else if .data }}{{ include "kcover.prefix" $ }}-agent-config{{ end -}}
+{{- end -}}
+{{- end }}
+
 {{/* Annotations as lines; nothing without any. */}}
 {{- define "kcover.annotations" -}}
 {{- with . }}
