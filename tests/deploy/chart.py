@@ -52,6 +52,8 @@ EVERYTHING: Final = LEAST | {
     "extraVolumeMounts": [{"name": "extra", "mountPath": "/etc/extra", "readOnly": True}],
     "placement": "required",
     "ingress": {"enabled": False},
+    "openshift": {"enabled": True},
+    "statusPort": {"enabled": True, "tokenSecret": "status", "fromNamespaces": ["default"]},
     "gateway": {"enabled": True, "parentRefs": [{"name": "public", "namespace": "gateways"}]},
     "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
     "dashboards": {"enabled": True},

@@ -18,7 +18,13 @@ from tests.deploy.chart import AGENT_ONLY, EVERYTHING, LEAST, NOTHING, TRIAL, WH
 from tools import chart as tool
 
 KUBERNETES = ("1.29", "1.31", "1.34", "1.36")
-CUSTOM = {"ServiceMonitor", "PodMonitor", "PrometheusRule", "HTTPRoute"}  # their schemas are not Kubernetes' own
+CUSTOM = {
+    "ServiceMonitor",
+    "PodMonitor",
+    "PrometheusRule",
+    "HTTPRoute",
+    "SecurityContextConstraints",
+}  # their schemas are not Kubernetes' own
 ADMISSION = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}  # v1 since Kubernetes 1.30
 
 each_whole = pytest.mark.parametrize("values", WHOLES.values(), ids=WHOLES)
@@ -271,6 +277,7 @@ def test_two_releases_in_one_cluster_share_no_name() -> None:
             "lease": {"create": (name, namespace) == ("kcover", "kcover-system")},
         }
         own = {"namespaces": other, "pullSecrets": EVERYTHING["pullSecrets"] | {"name": f"{name}-registry"}}
+        own["statusPort"] = EVERYTHING["statusPort"] | {"enabled": name == "kcover"}  # its name is Autopilot's
         found = render(EVERYTHING | own, name=name, namespace=namespace)
         return {(one["kind"], one["metadata"]["name"], one["metadata"].get("namespace", "")) for one in found}
 

@@ -130,16 +130,7 @@ volumes:
   {{- end }}
   - name: tmp
     emptyDir: {medium: Memory, sizeLimit: 64Mi}
-  {{- if include "kcover.ca" $root }}
-  - name: ca
-    {{- with $root.Values.ca }}
-    {{- if .configMap }}
-    configMap: {name: {{ .configMap }}, items: [{key: {{ .key }}, path: ca.crt}]}
-    {{- else }}
-    secret: {secretName: {{ .secret }}, defaultMode: 0440, items: [{key: {{ .key }}, path: ca.crt}]}
-    {{- end }}
-    {{- end }}
-  {{- end }}
+  {{- include "kcover.caVolume" $root | nindent 2 }}
   {{- with $root.Values.extraVolumes }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
@@ -149,6 +140,19 @@ volumes:
 {{- define "kcover.ca" -}}
 {{- if and .Values.ca.configMap .Values.ca.secret }}{{ fail "ca.configMap and ca.secret are both set: name one of them" }}{{ end -}}
 {{- if or .Values.ca.configMap .Values.ca.secret }}true{{ end -}}
+{{- end }}
+
+{{- define "kcover.caVolume" -}}
+{{- if include "kcover.ca" . }}
+- name: ca
+  {{- with .Values.ca }}
+  {{- if .configMap }}
+  configMap: {name: {{ .configMap }}, items: [{key: {{ .key }}, path: ca.crt}]}
+  {{- else }}
+  secret: {secretName: {{ .secret }}, defaultMode: 0440, items: [{key: {{ .key }}, path: ca.crt}]}
+  {{- end }}
+  {{- end }}
+{{- end }}
 {{- end }}
 
 {{- define "kcover.pullSecrets" -}}
