@@ -23,7 +23,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo '  Variables: PORT (8000) for demo and serve; SIM_PORT (8001) and DEMO_NODES (200) for demo; ARGS for unit, test, bench, crash, outages;'
 	@echo '             WORKERS (4; 0: one process) for test; PYTHON, the interpreter that makes .venv'
 
@@ -165,9 +165,24 @@ messages: .venv/.stamp-dev ## collects the sentences into the Chinese catalog an
 
 
 # ---------------------------------------------------------------------------------------------------------- installing
-.PHONY: venv agent sbom audit lock clean
-agent: .venv/.stamp-dev ## the node agent as one file, dist/kcover-agent.pyz; needs nothing but Python 3.11
+.PHONY: venv agent image image-agent image-mx-smi sbom audit lock clean
+agent: .venv/.stamp-agent ## the node agent as one file, dist/kcover-agent.pyz; needs nothing but Python 3.11
 	@$(BIN)/python tools/agent_zip.py
+
+# By docker, or by buildah where no docker daemon answers. ARGS are options of both, such as --build-arg LOCK=...
+REGISTRY ?= registry.example.com
+TAG ?= 1.0.0
+BASE ?=
+MX_SMI_IMAGE ?=
+image: ## the portal's image, REGISTRY/kcover-portal:TAG (REGISTRY, TAG, BASE)
+	tools/image.sh deploy/portal/Dockerfile $(REGISTRY)/kcover-portal:$(TAG) $(if $(BASE),--build-arg BASE=$(BASE)) $(ARGS)
+
+image-agent: agent ## the agent's image, REGISTRY/kcover-agent:TAG (BASE=ubuntu:24.04, MX_SMI_IMAGE for MetaX)
+	tools/image.sh deploy/agent/Dockerfile $(REGISTRY)/kcover-agent:$(TAG) $(if $(BASE),--build-arg BASE=$(BASE)) \
+	  $(if $(MX_SMI_IMAGE),--build-arg MX_SMI_IMAGE=$(MX_SMI_IMAGE)) $(ARGS)
+
+image-mx-smi: ## MetaX's mx-smi for that image, REGISTRY/mx-smi:TAG, from MetaX's own image
+	tools/image.sh deploy/mx-smi/Dockerfile $(REGISTRY)/mx-smi:$(TAG) $(if $(BASE),--build-arg BASE=$(BASE)) $(ARGS)
 
 sbom: .venv/.stamp-dev ## the bill of materials of the portal's image, dist/kcover-portal.cdx.json (CycloneDX)
 	@$(BIN)/python -m tools.sbom
@@ -177,6 +192,11 @@ audit: .venv/.stamp-dev ## known vulnerabilities of what the locks pin; asks PyP
 	@$(BIN)/python -m uv tool run pip-audit==2.10.1 --strict --disable-pip --require-hashes -r requirements-extras.lock $(ARGS)
 
 venv: .venv/.stamp-dev ## .venv with everything to run, test and check
+
+.venv/.stamp-agent: requirements-agent.lock
+	@[ -x $(BIN)/python ] || tools/make_venv.sh .venv $(PYTHON)
+	@$(PIP_INSTALL) -r requirements-agent.lock
+	@touch $@
 
 .venv/.stamp: requirements.lock
 	@[ -x $(BIN)/python ] || tools/make_venv.sh .venv $(PYTHON)
@@ -193,6 +213,7 @@ UV_COMPILE := $(BIN)/python -m uv pip compile -q --universal --python-version 3.
 lock: .venv/.stamp-dev ## all locks with hashes, after a requirement changed; keeps the versions that still fit (ARGS=--upgrade)
 	@$(UV_COMPILE) requirements-dev.txt -o requirements-dev.lock $(ARGS)
 	@$(UV_COMPILE) requirements.txt -c requirements-dev.lock -o requirements.lock
+	@$(UV_COMPILE) agents/requirements.txt -c requirements-dev.lock -o requirements-agent.lock
 	@$(UV_COMPILE) requirements-extras.txt -c requirements-dev.lock -o requirements-extras.lock
 
 clean: ## removes caches, collected files and the demo's data; keeps .venv

@@ -56,6 +56,7 @@ def pins(name: str) -> dict[str, str]:
     ("lock", "wanted"),
     [
         ("requirements.lock", ["requirements.txt"]),
+        ("requirements-agent.lock", ["agents/requirements.txt"]),
         ("requirements-extras.lock", ["requirements-otel.txt", "requirements-sentry.txt", "requirements.lock"]),
         ("requirements-dev.lock", ["requirements.txt", "requirements-dev.txt", "requirements-extras.lock"]),
     ],

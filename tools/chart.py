@@ -112,7 +112,9 @@ def numbers() -> str:
 def agent_settings() -> Schema:
     """The settings of the agent that have no value of their own."""
     names = {name for names, _ in config.SETTINGS.values() for name in names if name.startswith("KCOVER_")}
-    return closed(dict.fromkeys(sorted(names - AGENT_KEYS), TEXT))
+    # The probe asks at this address.
+    limited = {"KCOVER_AGENT_LISTEN": TEXT | {"pattern": "^(none|[^:]+:[0-9]{1,5}|\\[[0-9a-fA-F:]+\\]:[0-9]{1,5})?$"}}
+    return closed(dict.fromkeys(sorted(names - AGENT_KEYS), TEXT) | limited)
 
 
 def special() -> dict[str, Schema]:

@@ -4,6 +4,7 @@ import helm_python
 import pytest
 from django.core.management import load_command_class
 
+from agents import config
 from kcover_portal.config import env
 from tests.deploy.chart import AGENT_ONLY, LEAST, TRIAL, Manifest, of_kind, render, texts
 
@@ -121,3 +122,42 @@ def test_the_cluster_monitoring_scrapes_the_portal_and_shows_its_alerts() -> Non
     assert {"openshift-monitoring", "openshift-ingress"} <= reached
     notes = texts(LEAST | OPENSHIFT)["NOTES.txt"]
     assert "oc label namespace kcover-system openshift.io/cluster-monitoring=true" in notes
+
+
+# The agent's probe
+
+
+@pytest.mark.parametrize(
+    ("listen", "host"),
+    [
+        ("0.0.0.0:8081", "127.0.0.1"),
+        ("[::]:8081", "::1"),
+        ("10.0.0.7:8081", "10.0.0.7"),
+        ("127.0.0.1:9413", "127.0.0.1"),
+        ("none", None),
+        ("", "127.0.0.1"),
+    ],
+)
+@pytest.mark.parametrize("in_file", [False, True], ids=["settings", "file"])
+def test_the_probe_asks_where_the_agent_listens(listen, host, in_file) -> None:
+    data = {"config": {"data": {"listen": listen}}} if in_file else {"settings": {"KCOVER_AGENT_LISTEN": listen}}
+    made = render(LEAST | {"agent": data})
+    [container] = of_kind(made, "DaemonSet")["kcover-agent"]["spec"]["template"]["spec"]["containers"]
+    listens = config.load(None, {"KCOVER_AGENT_LISTEN": listen, "NODE_NAME": "gpu-1"}).listen
+    if listens is None:
+        assert "livenessProbe" not in container
+    else:
+        asked = container["livenessProbe"]["httpGet"]
+        assert (asked["host"], asked["port"]) == (host, listens[1])
+
+
+def test_prometheus_scrapes_the_port_that_the_agent_listens_on() -> None:
+    agent = {"settings": {"KCOVER_AGENT_LISTEN": "0.0.0.0:8081"}, "podMonitor": {"enabled": True}}
+    [container] = of_kind(render(LEAST | {"agent": agent}), "DaemonSet")["kcover-agent"]["spec"]["template"]["spec"][
+        "containers"
+    ]
+    assert container["ports"] == [{"name": "metrics", "containerPort": 8081, "hostPort": 8081}]
+    for listen in ("none", "127.0.0.1:9412", "[::1]:9412", "9412"):
+        agent["settings"] = {"KCOVER_AGENT_LISTEN": listen}
+        with pytest.raises(helm_python.HelmError, match="KCOVER_AGENT_LISTEN"):
+            render(LEAST | {"agent": agent})

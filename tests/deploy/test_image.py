@@ -12,6 +12,8 @@ import pytest
 from tests.deploy.manifests import PODS, ROOT
 
 DOCKERFILES = sorted((ROOT / "deploy").glob("*/Dockerfile"))
+AGENT = ROOT / "deploy" / "agent" / "Dockerfile"
+MX_SMI = ROOT / "deploy" / "mx-smi" / "Dockerfile"
 PORTAL = ROOT / "deploy" / "portal" / "Dockerfile"
 BUILD = PORTAL.with_name("build.sh")
 # In the image's folder: the modules that processes begin with, all tasks, all addresses, and what lies beside the code.
@@ -49,6 +51,8 @@ def copies(file):
     """(source, target) of each COPY, relative to the checkout and to the working folder."""
     for step in steps(file, "COPY"):
         *sources, target = step.split()
+        if sources[0].startswith("--from="):
+            continue  # of another image
         for source in sources:
             yield source, f"{target}{source}" if target.endswith("/") else target
 
@@ -126,3 +130,75 @@ def test_the_image_contains_the_files_of_the_portal(tmp_path):
     assert ended.returncode == 0, ended.stderr
     assert "ledger" in ended.stdout  # the plan
     assert sorted(image.rglob("*")) == before
+
+
+# The commands that build images
+
+
+BUILDERS = {
+    "docker": {"docker": "true"},
+    "docker without a daemon": {"docker": '[ "$1" != info ]', "buildah": "true"},
+    "buildah": {"buildah": "true"},
+}
+
+
+@pytest.mark.parametrize("programs", BUILDERS.values(), ids=BUILDERS)
+@pytest.mark.parametrize(
+    ("goal", "options", "file", "name", "arguments"),
+    [
+        ("image", ["BASE=python:3.12-slim"], PORTAL, "kcover-portal", {"BASE=python:3.12-slim"}),
+        (
+            "image-agent",
+            ["BASE=ubuntu:24.04", "MX_SMI_IMAGE=m:1"],
+            AGENT,
+            "kcover-agent",
+            {"BASE=ubuntu:24.04", "MX_SMI_IMAGE=m:1"},
+        ),
+        ("image-agent", [], AGENT, "kcover-agent", set()),
+        ("image-mx-smi", [], MX_SMI, "mx-smi", set()),
+    ],
+)
+def test_an_image_is_built_by_docker_or_without_a_daemon_by_buildah(
+    tmp_path, programs, goal, options, file, name, arguments
+):
+    """The builders are stand-ins that write their arguments down."""
+    called = tmp_path / "called"
+    for program, verdict in programs.items():
+        stand_in = tmp_path / program
+        stand_in.write_text(
+            f"#!/bin/bash\n{verdict} || exit 1\n[ $1 = info ] || printf '%s\\n' {program} \"$@\" >{called}\n"
+        )
+        stand_in.chmod(0o755)
+    for tool in ("bash", "dirname"):
+        (tmp_path / tool).symlink_to(shutil.which(tool))
+    command = ("make", "--dry-run", "--no-print-directory", "REGISTRY=r.example.com", "TAG=2", goal, *options)
+    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    [line] = re.findall(r"^tools/image\.sh(?:.*\\\n)*.*", printed, re.MULTILINE)
+    subprocess.run(["bash", "-c", line], cwd=ROOT, env={"PATH": str(tmp_path)}, check=True)
+    words = called.read_text().split()
+    assert words[0] == next(program for program in ("buildah", "docker") if program in programs)
+    assert words[1] == "build"
+    assert words[words.index("--file") + 1] == str(file.relative_to(ROOT))
+    assert words[words.index("--tag") + 1] == f"r.example.com/{name}:2"
+    assert {words[at + 1] for at, word in enumerate(words) if word == "--build-arg"} == arguments
+    assert {one.partition("=")[0] for one in arguments} <= {one.partition("=")[0] for one in steps(file, "ARG")}
+
+
+def test_without_a_builder_the_message_names_one(tmp_path):
+    (tmp_path / "bash").symlink_to(shutil.which("bash"))
+    ended = subprocess.run(
+        ["bash", "tools/image.sh", "Dockerfile", "x"],
+        cwd=ROOT,
+        env={"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 1
+    assert "buildah" in ended.stderr
+
+
+def test_the_agents_file_is_made_of_its_own_packages_only():
+    """In a virtual environment that has nothing else, `make agent` installs no other lock."""
+    command = ("make", "--dry-run", "--always-make", "agent")
+    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert re.findall(r"--require-hashes -r (\S+)", printed) == ["requirements-agent.lock"]

@@ -84,7 +84,7 @@ TYPED = "name:a-secret-that-a-person-types\n" * 9
 # Programs that a test cannot run, each with the reason.
 ELSEWHERE = {
     "kubectl": "needs a cluster with kubelets, or kinds of jobs that a bare API server lacks",
-    "docker": "needs a Docker daemon; tests/deploy/test_image.py does the steps of the Dockerfiles",
+    "docker": "needs a registry; tests/deploy/test_image.py does the steps of the Dockerfiles",
     "deploy/portal/build.sh": "needs root and Debian's mirror; tests/story/test_image.py starts what it builds",
     "kubelet": "a flag of the kubelet",
     "sudo": "as PostgreSQL's administrator, on the server of the machine",
