@@ -57,7 +57,12 @@ EVERYTHING: Final = LEAST | {
     "gateway": {"enabled": True, "parentRefs": [{"name": "public", "namespace": "gateways"}]},
     "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
     "dashboards": {"enabled": True},
-    "prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}, "runbooks": "https://docs.example.com/"},
+    "prometheusRule": {
+        "enabled": True,
+        "autopilot": True,
+        "labels": {"release": "prometheus"},
+        "runbooks": "https://docs.example.com/",
+    },
     "features": {"podLogs": ["training", "default"], "nvsentinel": True, "clusterApi": True, "karpenter": True}
     | {"deviceTaints": True, "actionLease": True},
     "agent": {

@@ -66,3 +66,34 @@ def test_the_chart_installs_them_for_the_sidecar() -> None:
         for name, text in one["data"].items()
     }
     assert found == {f"{name}.json": dashboard for name, dashboard in DASHBOARDS.items()}
+
+
+@needs("promtool")
+def test_a_node_with_low_bandwidth_is_one_with_a_failed_check(tmp_path: Path) -> None:
+    [panel] = [one for one in DASHBOARDS["kcover-autopilot"]["panels"] if one["title"] == "Nodes with a failed check"]
+    query = panel["targets"][0]["expr"].replace("$cluster", ".*")
+    series = {
+        'autopilot_health_checks{health="pciebw",node="gpu-1",cluster="east"}': "3",
+        'autopilot_health_checks{health="pciebw",node="gpu-2",cluster="east"}': "12",
+        'autopilot_health_checks{health="dcgm",node="gpu-3",cluster="east"}': "1",
+        'autopilot_health_checks{health="dcgm",node="gpu-4",cluster="east"}': "0",
+    }
+    case = {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": f"{value}x5"} for name, value in series.items()],
+        "promql_expr_test": [{"expr": query, "eval_time": "3m", "exp_samples": [{"labels": "{}", "value": 2}]}],
+    }
+    path = tmp_path / "cases.yaml"
+    path.write_text(json.dumps({"tests": [case]}), encoding="utf-8")
+    ended = subprocess.run(["promtool", "test", "rules", str(path)], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0, ended.stdout
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("prefix", ["kcover_ledger_", "kcover_audit_stream_"])
+def test_the_page_explains_the_metrics_of_the_audit_log(settings: Any, prefix: str) -> None:
+    settings.REDIS_URL = ""
+    families = re.findall(rf"^# TYPE ({prefix}\w+)", metrics.render().decode(), re.MULTILINE)
+    page = Path(chart.ROOT / "docs/operations/install/monitoring.md").read_text(encoding="utf-8")
+    assert len(families) > 3
+    assert [name for name in families if f"`{name}`" not in page] == []
