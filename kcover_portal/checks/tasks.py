@@ -15,6 +15,7 @@ from kcover_portal.checks import queries, services
 from kcover_portal.checks.models import Validation
 from kcover_portal.checks.services import autopilot_labels, validations
 from kcover_portal.checks.services.job_ends import LOOK_EVERY
+from kcover_portal.config import log_context
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import cluster_turns
@@ -71,7 +72,7 @@ def deep_checks() -> None:
     if not every:
         return
     with leases.leading(DEEP_CHECKS, ttl=ROUND_LEASE, clock=timezone.now) as leads:
-        for cluster in fleet.clusters_with_labels() if leads else ():
+        for cluster in log_context.of_each(fleet.clusters_with_labels() if leads else ()):
             services.begin_again(cluster, every=every, now=timezone.now())
 
 

@@ -80,6 +80,8 @@ def configuration(chosen: str, reports: Mapping[str, str] | None = None) -> dict
         "handlers": {"console": {"class": "logging.StreamHandler", "formatter": chosen}, **reporting},
         "root": {"handlers": ["console", *reporting], "level": "INFO"},
         "loggers": {
+            # Celery sets the root's level to that of its option --loglevel, which is about Celery.
+            "kcover_portal": {"level": "INFO"},
             "django.request": {"level": "ERROR"},
             "celery": {"level": "WARNING"},
             "kombu": {"level": "ERROR"},  # it warns of every memory:// connection

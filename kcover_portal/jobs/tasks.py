@@ -47,7 +47,7 @@ def look_in(cluster_id: int) -> None:
                 services.look_for_returns(cluster, now=timezone.now())
                 services.look_for_labels(cluster, now=timezone.now())
             except port.KubeError as error:
-                log.info("cluster %s: jobs are not read: %s", cluster_id, error)
+                log.info("cluster %s: jobs are not read: %s", cluster.name, error)
 
 
 @shared_task(name="jobs.prune")

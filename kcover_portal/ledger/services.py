@@ -1,6 +1,8 @@
 """Appends to the ledger. Nothing else writes it."""
 
 import contextlib
+import functools
+import logging
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -9,10 +11,13 @@ from datetime import datetime
 from django.db import transaction
 
 from kcover import audit
+from kcover_portal.config import log_context
 from kcover_portal.ledger import queries
 from kcover_portal.ledger.models import Chain, Entry
 from kcover_portal.lib import doorbell
 from kcover_portal.lib.prepared import Prepared, PreparedInsert, PreparedUpdate
+
+log = logging.getLogger(__name__)
 
 MAX_ACTOR_CHARACTERS = 200  # characters of an actor's name
 
@@ -74,8 +79,19 @@ def append(cluster: str, drafts: Sequence[Draft]) -> list[Entry]:
             entries.append(entry)
         _ENTRIES.run(entries)
         _MOVE_HEAD.run({"sequence": head.sequence, "digest": head.digest}, cluster=cluster)
+        transaction.on_commit(functools.partial(_log, cluster, entries), robust=True)
     doorbell.publish("audit", entries[-1].pk, cluster=cluster)
     return entries
+
+
+def _log(cluster: str, entries: Sequence[Entry]) -> None:
+    """One line for each act on a node: a cordon, an eviction, a reboot, a refusal. Outcomes say that a call began."""
+    for entry in entries:
+        if (entry.node or entry.rescue) and not entry.verb.endswith(".begun"):
+            ids = {"cluster": cluster, "node": entry.node, "rescue": entry.rescue}
+            with log_context.bound(**{name: value for name, value in ids.items() if value}):
+                rescue = f", rescue {entry.rescue}" if entry.rescue else ""
+                log.info("%s: %s on %s/%s%s", entry.verb, entry.subject, cluster, entry.node or "-", rescue)
 
 
 @contextlib.contextmanager

@@ -18,6 +18,7 @@ from django.db import close_old_connections, transaction
 from django.db.utils import Error as DatabaseError
 
 from kcover import reasons
+from kcover_portal.config import log_context
 from kcover_portal.encryption import stored
 from kcover_portal.fleet import queries, services
 from kcover_portal.fleet.models import Cluster
@@ -100,7 +101,9 @@ class Watch:
             if found is None or not found.thread.is_alive():
                 stop = threading.Event()
                 one = follower(cluster, clock=self._clock, stop=stop)
-                thread = threading.Thread(target=one.run, name=f"watch-{name}-{cluster.name}", daemon=True)
+                thread = threading.Thread(
+                    target=_run, args=(one, cluster.name), name=f"watch-{name}-{cluster.name}", daemon=True
+                )
                 self._threads[cluster.pk, name] = _Running(wanted[cluster.pk], stop, thread, one)
                 thread.start()
 
@@ -205,6 +208,12 @@ class ClusterWatch:
             services.note_watch(self._cluster, now=self._clock(), error=error)
         except DatabaseError as failure:
             log.warning("cluster %s: %s", self._cluster.name, failure)
+
+
+def _run(follower: "Follower", cluster: str) -> None:
+    """Runs in a thread of its own, whose log lines carry the cluster's name."""
+    log_context.begin(cluster=cluster)
+    follower.run()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,10 @@ import logging
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,9 @@ from django.test import Client
 
 from kcover_portal.celery import app
 from kcover_portal.config import log_context, log_format
+from kcover_portal.kube import port
+from kcover_portal.operate import watcher
+from kcover_portal.policies import tasks as policies
 from tests.kube_fake import FakeCluster
 from tests.portal.rescue.world import NODE, World
 
@@ -22,19 +28,39 @@ ROOT = Path(__file__).parents[3]
 log = logging.getLogger("kcover_portal.test")
 
 
-@pytest.fixture
-def lines() -> Iterator[Any]:
-    """The lines that the test logs, as objects."""
+@dataclass
+class Named:
+    name: str
+
+
+@contextmanager
+def written_by(logger: str) -> Iterator[Any]:
+    """The lines of this logger, as objects."""
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(log_format.JsonLine())
-    log.addHandler(handler)
-    log.propagate, before = False, log.propagate
+    watched = logging.getLogger(logger)
+    watched.addHandler(handler)
+    before, watched.propagate = watched.propagate, False
     try:
         yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
     finally:
-        log.removeHandler(handler)
-        log.propagate = before
+        watched.removeHandler(handler)
+        watched.propagate = before
+
+
+@pytest.fixture
+def lines() -> Iterator[Any]:
+    """The lines that the test logs, as objects."""
+    with written_by(log.name) as written:
+        yield written
+
+
+@pytest.fixture
+def acts() -> Iterator[Any]:
+    """The lines of the audit log."""
+    with written_by("kcover_portal.ledger.services") as written:
+        yield written
 
 
 def test_a_line_is_one_object(lines: Any) -> None:
@@ -119,6 +145,54 @@ def test_an_error_in_a_step_names_rescue_node_and_cluster(lines: Any) -> None:
     assert (line["rescue"], line["node"], line["cluster"]) == (world.rescue().pk, NODE, world.cluster.name)
 
 
+@pytest.mark.django_db
+def test_each_act_on_a_node_is_one_line_with_its_rescue(acts: Any, django_capture_on_commit_callbacks: Any) -> None:
+    with django_capture_on_commit_callbacks(execute=True):
+        world = World()
+        world.kube.add_pod("default", "train-0", node=NODE, labels={"app": "train"})
+        world.fault(62)
+        world.until_reboot_is_asked()
+    written = [line for line in acts() if line.get("rescue") == world.rescue().pk]
+    verbs = [line["message"].partition(":")[0] for line in written]
+    assert {"rescue.opened", "cordon.done", "evict.done", "reboot.done"} <= set(verbs)
+    assert not [verb for verb in verbs if verb.endswith(".begun")]
+    assert verbs.count("cordon.done") == verbs.count("evict.done") == 1
+    for line in written:
+        assert (line["level"], line["node"], line["cluster"]) == ("INFO", NODE, world.cluster.name)
+        assert f"{world.cluster.name}/{NODE}, rescue {line['rescue']}" in line["message"]
+
+
+def test_a_loop_over_clusters_names_each_of_them(lines: Any) -> None:
+    for cluster in log_context.of_each([Named("east"), Named("west")]):
+        log.warning("%s does not answer", cluster.name)
+    log.warning("after")
+    east, west, after = lines()
+    assert (east["cluster"], west["cluster"], "cluster" in after) == ("east", "west", False)
+
+
+@pytest.mark.django_db
+def test_a_task_that_cannot_read_a_cluster_names_it() -> None:
+    world = World()
+    world.kube.fail("custom_objects", port.Unavailable("down"), times=-1)
+    with written_by("kcover_portal.policies.tasks") as lines:
+        policies.read_objects_of(world.cluster.pk)
+    (line,) = lines()
+    assert line["cluster"] == world.cluster.name
+
+
+def test_the_thread_of_a_follower_names_its_cluster() -> None:
+    seen = []
+
+    class Follower:
+        def run(self) -> None:
+            seen.append(dict(log_context.current()))
+
+    thread = threading.Thread(target=watcher._run, args=(Follower(), "east"))
+    thread.start()
+    thread.join()
+    assert seen == [{"cluster": "east"}]
+
+
 def test_a_task_names_its_lines_and_forgets_those_before() -> None:
     seen = []
 
@@ -165,3 +239,17 @@ def test_a_process_writes_json_and_its_web_server_too(tmp_path: Path) -> None:
         check=True,
     )
     assert [json.loads(line)["message"] for line in ended.stderr.splitlines()] == ["one", "two"]
+
+
+def test_a_worker_at_level_warning_shows_what_was_done(tmp_path: Path) -> None:
+    code = (
+        "import django, logging; django.setup(); from kcover_portal.celery import app;"
+        "app.log.setup(loglevel='WARNING', redirect_stdouts=False);"
+        "logging.getLogger('kcover_portal.ledger.services').info('done'); logging.getLogger('celery.x').info('no')"
+    )
+    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "kcover_portal.settings"}
+    environment |= {"KCOVER_DATABASE_URL": f"sqlite:///{tmp_path}/k.sqlite3", "KCOVER_LOG_FORMAT": "json"}
+    environment |= {"KCOVER_SECRET_KEY": "only-for-tests-8bdfc9d2a4e64fd6a1f8"}
+    command = [sys.executable, "-c", code]
+    ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    assert [json.loads(line)["message"] for line in ended.stderr.splitlines()] == ["done"]

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from celery.beat import ScheduleEntry
+from celery.beat import ScheduleEntry, SchedulingError
 from django.db import OperationalError
 
 from kcover_portal.celery import app
@@ -70,3 +70,14 @@ def test_in_a_quiet_portal_all_sweeps_are_sent_once_at_first() -> None:
 
 def test_beat_uses_this_scheduler() -> None:
     assert app.Beat().scheduler_cls == "kcover_portal.operate.scheduler:PersistentScheduler"
+
+
+def test_a_task_that_cannot_be_sent_is_one_line(caplog) -> None:
+    class WithoutBroker(scheduler.Scheduler):
+        def apply_async(self, entry: ScheduleEntry, **_more: Any) -> None:
+            raise SchedulingError("Couldn't apply scheduled task rescue.sweep: Connection refused.")
+
+    one = WithoutBroker(app, lazy=True)
+    one.apply_entry(one.Entry("rescue.sweep", "rescue.sweep", app=app))
+    (record,) = caplog.records
+    assert (record.exc_info, len(record.getMessage().splitlines())) == (None, 1)
