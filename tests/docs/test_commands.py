@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import yaml
-from django.core.management import get_commands, load_command_class
+from django.core.management import CommandError, get_commands, load_command_class
 from django.test import Client
 from django.utils import timezone
 
@@ -216,6 +216,8 @@ def test_the_commands_of_a_page_run_as_written(
 def installation(texts: str) -> list[Callable[[], None]]:
     """What the commands expect: the clusters that they do not add themselves, with a node, a user and a policy."""
     now, undo = timezone.now(), []
+    # With a second cluster, a command that needs one must name it.
+    manage(["cluster", "add", "another", "--kubeconfig", "prod.kubeconfig"])
     for name in ("prod", "east", "management"):
         if re.search(rf"\b{name}\b", texts) and f"cluster add {name}" not in texts:
             kube = FakeCluster()
@@ -306,3 +308,24 @@ def curl(words: list[str]) -> None:
         headers=headers | {"Authorization": f"Bearer {token}"},
     )
     assert answer.status_code < 300, (answer.status_code, answer.content)
+
+
+INLINE = [
+    (page.name, code.replace("\n", " "))
+    for page in PAGES
+    for code in re.findall(r"`(manage\.py [a-z_]+ [^`]*--[^`]*)`", BLOCK.sub("", page.read_text(encoding="utf-8")))
+    if not re.search(r"[…\[\]|]", code)  # a synopsis
+]
+
+
+def test_commands_within_a_sentence_have_options_that_exist() -> None:
+    assert len(INLINE) > 20
+    refused = []
+    for page, code in INLINE:
+        name, *words = shlex.split(code)[1:]
+        parser = load_command_class(get_commands()[name], name).create_parser("manage.py", name)
+        try:
+            parser.parse_args(["1" if word == "N" else word for word in words])
+        except (SystemExit, CommandError) as error:
+            refused.append((page, code, str(error)))
+    assert refused == []

@@ -128,3 +128,9 @@ def test_the_command_adds_sends_lists_and_removes(folder: Path, now: datetime) -
             call_command("audit_stream", verb, "log")
     with pytest.raises(CommandError):
         call_command("audit_stream", "add", "log", kind="file", address="/etc/passwd")
+
+
+def test_the_shell_names_the_field_that_it_refuses(monkeypatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("short\n"))
+    with pytest.raises(CommandError, match=r"^secret: "):
+        call_command("audit_stream", "add", "hook", "--kind", "webhook", "--address", HOOK["address"])

@@ -62,7 +62,7 @@ class Command(BaseCommand):
         try:
             self._act(options)
         except FieldError as error:
-            raise CommandError(str(error.reason)) from error
+            raise CommandError(f"{error.field}: {error.reason}".removeprefix(": ")) from error
 
     def _act(self, options: dict[str, Any]) -> None:
         verb, name, now = options["verb"], options["name"], timezone.now()
