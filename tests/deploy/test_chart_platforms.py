@@ -161,3 +161,19 @@ def test_prometheus_scrapes_the_port_that_the_agent_listens_on() -> None:
         agent["settings"] = {"KCOVER_AGENT_LISTEN": listen}
         with pytest.raises(helm_python.HelmError, match="KCOVER_AGENT_LISTEN"):
             render(LEAST | {"agent": agent})
+
+
+def test_multus_gives_an_agent_with_a_network_of_its_own_more_interfaces() -> None:
+    networks = {"k8s.v1.cni.cncf.io/networks": "multi-nic"}
+    agent = {"podAnnotations": networks, "hostNetwork": False, "podMonitor": {"enabled": True}}
+    pod = of_kind(render(LEAST | {"agent": agent}), "DaemonSet")["kcover-agent"]["spec"]["template"]
+    assert networks.items() <= pod["metadata"]["annotations"].items()
+    assert not {"hostNetwork", "dnsPolicy"} & set(pod["spec"])
+    [container] = pod["spec"]["containers"]
+    given = {one["name"]: one.get("value", "gpu-1") for one in container["env"] if not one["name"].startswith("NVIDIA")}
+    host, port = config.load(None, given).listen or ("", 0)
+    assert host == "0.0.0.0"  # the kubelet asks at the pod's address
+    assert container["livenessProbe"]["httpGet"] == {"port": port, "path": "/healthz"}
+    assert container["ports"] == [{"name": "metrics", "containerPort": port}]
+    with pytest.raises(helm_python.HelmError, match=r"agent\.hostNetwork"):
+        render(LEAST | {"agent": agent | {"settings": {"KCOVER_AGENT_LISTEN": "127.0.0.1:9412"}, "podMonitor": {}}})

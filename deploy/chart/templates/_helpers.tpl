@@ -186,7 +186,8 @@ imagePullSecrets:
 {{/* Where the agent serves /metrics and /healthz: HOST:PORT, empty for none. A file that the chart does not see may say something
      else only if settings say it, too. */}}
 {{- define "kcover.agentListen" -}}
-{{- $listen := default (default "127.0.0.1:9412" .Values.agent.config.data.listen) .Values.agent.settings.KCOVER_AGENT_LISTEN -}}
+{{- $own := ternary "127.0.0.1:9412" "0.0.0.0:9412" .Values.agent.hostNetwork -}}
+{{- $listen := default (default $own .Values.agent.config.data.listen) .Values.agent.settings.KCOVER_AGENT_LISTEN -}}
 {{- if ne $listen "none" }}{{ $listen }}{{ end -}}
 {{- end }}
 
