@@ -8,6 +8,16 @@ document.addEventListener("htmx:configRequest", (event) => {
   if (event.detail.verb !== "get") event.detail.headers["X-CSRFToken"] = body.dataset.csrf;
 });
 
+// Reads of a cluster on one page go one after the other: a person has few places for them, and is refused without one.
+let turn = Promise.resolve();
+document.addEventListener("htmx:confirm", (event) => {
+  const { elt, etc, issueRequest } = event.detail;
+  if (!elt.closest("[data-in-turn]")) return;
+  event.preventDefault();
+  etc.returnPromise = true;
+  turn = turn.then(() => issueRequest(true)).catch(() => {}); // htmx tells of its errors by events
+});
+
 // Dialogs: whatever htmx puts into #dialog is shown; [data-closes] shuts it instead of following its link.
 document.addEventListener("htmx:afterSwap", (event) => {
   if (event.detail.target !== dialog) return;

@@ -1,6 +1,7 @@
 """What an operator does at 3 a.m. from the home page: see, understand, answer; with bounds on clicks and keys."""
 
 import re
+from itertools import pairwise
 
 from playwright.sync_api import Page, expect
 
@@ -102,6 +103,23 @@ def test_an_operator_sees_why_and_answers_by_keyboard_and_by_clicks(
     dialog.get_by_role("button", name="Approve").click()
     page.wait_for_url("**/approvals/?answered=*")
     expect(page.locator("#live")).to_contain_text("Nothing to approve")
+
+
+# The times of the requests that are over: [start, end] in milliseconds, the first first.
+POD_REQUESTS = """performance.getEntriesByType("resource").filter(({ name }) => name.endsWith("/pods/"))
+  .map(({ startTime, responseEnd }) => [startTime, responseEnd])"""
+
+
+def test_cards_ask_for_their_pods_one_after_the_other(open_page: Open, ask: Ask) -> None:
+    ask(4)
+    page = open_page("/approvals/")  # a refused request would be an error of its console
+    cards = page.locator("article.question")
+    expect(cards).to_have_count(4)
+    for card in cards.all():
+        expect(card).to_contain_text("evicted")
+    spans = page.evaluate(POD_REQUESTS)
+    assert len(spans) == 4
+    assert all(end <= start for (_, end), (start, _) in pairwise(spans))
 
 
 def test_a_key_answers_the_request_in_focus_and_no_other(open_page: Open, product: Product, ask: Ask) -> None:

@@ -39,7 +39,8 @@ VERIFICATIONS = ConcurrencyLimit(name="verification", size=1, per_person=1, last
 TRIES = ConcurrencyLimit(name="policy try", size=2, per_person=1, lasts=timedelta(minutes=1))  # slices of workers
 SOURCE_TESTS = ConcurrencyLimit(name="source test", size=2, per_person=1, lasts=timedelta(minutes=2))
 ACCESS_TESTS = ConcurrencyLimit(name="access test", size=2, per_person=1, lasts=timedelta(minutes=1))
-CLUSTER_READS = ConcurrencyLimit(name="cluster read", size=6, per_person=2, lasts=timedelta(minutes=1))
+# A page of the console, its dialog, and the page before, whose request goes on after its reader has left.
+CLUSTER_READS = ConcurrencyLimit(name="cluster read", size=6, per_person=3, lasts=timedelta(minutes=1))
 REPORTS = ConcurrencyLimit(name="report", size=3, per_person=2, lasts=timedelta(minutes=1))
 
 
