@@ -150,7 +150,7 @@ def node(request: Request, cluster: str, name: str) -> HttpResponse:
         "verbs": node_acts.offered_to(request.user, row, active, opened, now=now) if operates else (),
         "reports": accounts.may(request.user, Verb.HANDLE_REPAIRS, row),
         "hardware": [one for one in parts.placed_in(row) if one.part.kind != Part.Kind.GPU],
-        "repairs": list(repairs.open_repairs().filter(node=row)),
+        "repairs": list(repairs.open_of(row)),
         "probation": probations.on_node(row),
         "dashboard": dashboards.address(cluster, name, now - DASHBOARD_SHOWS, now),
         "burn_in_waits": localization.say(because) if (because := burn_ins.waits_because(row)) else "",

@@ -65,6 +65,7 @@ def repair(request: Request, pk: int) -> HttpResponse:
     entries = audit.entries(request.user).filter(cluster=row.cluster.name, subject=subjects.repair(row.pk))
     context = {
         "repair": row,
+        "repairs": list(queries.open_of(row)),
         "need": _need(row, now=timezone.now()),
         "part_row": _part(request, row),
         "dates": [(label, getattr(row, f"{state}_at")) for state, label in Repair.State.choices],
@@ -100,6 +101,7 @@ def new_repair(request: Request, cluster: str, name: str) -> HttpResponse:
         back=reverse("console:node", args=(cluster, name)),
         address=reverse("console:repair-new", args=(cluster, name)),
         title=_("Report a repair of %(node)s") % {"node": name},
+        repairs=list(queries.open_of(node)),
         verb=_("Report"),
         icon="tool",
     )

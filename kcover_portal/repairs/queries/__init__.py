@@ -7,6 +7,7 @@ from django.db.models import Exists, Model, OuterRef, Q, QuerySet
 
 from kcover.actions import validate
 from kcover.repairs import repairs
+from kcover_portal.fleet.models import Node
 from kcover_portal.repairs.models import Repair, VendorTerms
 from kcover_portal.repairs.queries import needs
 from kcover_portal.rescue.models import Decision, Rescue
@@ -20,6 +21,14 @@ Row = TypeVar("Row", bound=Model)
 def open_repairs() -> QuerySet[Repair]:
     """Repairs that are not closed."""
     return Repair.objects.filter(needs.OPEN)
+
+
+def open_of(machine: Node | Repair) -> QuerySet[Repair]:
+    """The open repairs of a node, or the others of a repair's machine, oldest first."""
+    if isinstance(machine, Node):
+        return open_repairs().filter(cluster=machine.cluster_id, node_name=machine.name).order_by("pk")
+    rows = open_repairs().filter(cluster=machine.cluster_id, node_name=machine.node_name)
+    return rows.exclude(pk=machine.pk).order_by("pk")
 
 
 def left_to_people(*, now: datetime) -> QuerySet[Repair]:

@@ -74,6 +74,15 @@ def test_a_refused_repair_goes_back_to_the_role_that_reported_it(
     assert move(admin, own, "refuse")["assignee"] == "role:admin"
 
 
+def test_a_report_names_other_open_repairs_of_the_machine(repair: int, operator: Api) -> None:
+    add_node(Cluster.objects.get(name="east"), "gpu-2", timezone.now())
+    made = [
+        operator.post("repairs", {**REPORT, "machine": {**MACHINE, "node": node}, "part": {}}).json()["beside"]
+        for node in ("gpu-1", "gpu-2")
+    ]
+    assert made == [[repair], []]
+
+
 @pytest.mark.parametrize("verb", ["hand-over", "return", "close"])
 def test_a_move_out_of_turn_is_a_conflict(repair: int, operator: Api, verb: str) -> None:
     refused = problem(operator.post(f"repairs/{repair}/{verb}", WHY), 409)

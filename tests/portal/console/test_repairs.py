@@ -56,6 +56,14 @@ def test_a_repair_is_reported_on_the_page_of_its_node(world: World, person: Pers
     assert (again.status_code, list(again.context["form"].errors)) == (422, ["__all__"])
 
 
+def test_other_open_repairs_of_the_machine_are_linked(world: World, person: Person, repair: Repair) -> None:
+    operator, link = person("operator"), f'href="/repairs/{repair.pk}/"'
+    assert link in text(operator.get(NEW))
+    second = operator.post(NEW, {**FORM, "part_kind": "node"}).headers["Location"]
+    assert link in text(operator.get(second))
+    assert link not in text(operator.get("/repairs/new/c1/gpu-2/"))
+
+
 @pytest.mark.parametrize(
     ("changes", "field"),
     [({"reason": ""}, "reason"), ({"due": "2020-01-01T00:00"}, "due"), ({"part_kind": "pigeon"}, "part_kind")],

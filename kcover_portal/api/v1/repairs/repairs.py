@@ -23,7 +23,7 @@ from kcover_portal.api.v1 import base
 from kcover_portal.api.v1.reason_fields import ReasonSerializer
 from kcover_portal.fleet.models import Node
 from kcover_portal.lib.errors import FieldError
-from kcover_portal.repairs import services
+from kcover_portal.repairs import queries, services
 from kcover_portal.repairs.filtersets import RepairFilter
 from kcover_portal.repairs.models import Repair, VendorTerms
 
@@ -82,6 +82,18 @@ class RepairSerializer(serializers.ModelSerializer[Repair]):
             ),
             *(f"{state}_at" for state in core.State),
         )
+
+
+class NewRepairSerializer(RepairSerializer):
+    """A repair that was just reported."""
+
+    beside = serializers.SerializerMethodField(help_text="other open repairs of the machine, oldest first")
+
+    def get_beside(self, row: Repair) -> list[int]:
+        return list(queries.open_of(row).values_list("pk", flat=True))
+
+    class Meta(RepairSerializer.Meta):
+        fields = (*RepairSerializer.Meta.fields, "beside")
 
 
 class MachineBody(base.StrictSerializer):
@@ -166,10 +178,13 @@ class Repairs(base.ReadViewSet[Repair]):
     serializer_class = RepairSerializer
     filterset_class = RepairFilter
 
-    @extend_schema(parameters=[KEY], request=RepairBody, responses={201: RepairSerializer})
+    @extend_schema(parameters=[KEY], request=RepairBody, responses={201: NewRepairSerializer})
     @idempotency.once
     def create(self, request: Request) -> Response:
-        """Reports a repair. 409 while a repair of the same part is open."""
+        """Reports a repair. 409 while a repair of the same part is open.
+
+        ``beside`` names other open repairs of the machine.
+        """
         base.known_only(request)
         body = base.body_of(request, RepairBody)
         who, reason = principal(request), body.pop("reason")
@@ -185,7 +200,7 @@ class Repairs(base.ReadViewSet[Repair]):
             reason=reason,
             now=timezone.now(),
         )
-        return Response(RepairSerializer(made).data, status=201)
+        return Response(NewRepairSerializer(made).data, status=201)
 
     @extend_schema(request=RepairPatch, responses={200: RepairSerializer})
     def partial_update(self, request: Request, pk: int) -> Response:
