@@ -14,6 +14,7 @@ from kcover_portal.accounts.models import Role, User, Verb
 from kcover_portal.console import presentation
 from kcover_portal.console.badge import Badge
 from kcover_portal.console.reads import rescues
+from kcover_portal.fleet.models import Node
 from kcover_portal.jobs import queries as jobs
 from kcover_portal.lib import localization
 from kcover_portal.rescue import queries
@@ -137,14 +138,20 @@ class AffectedJob:
         return ",".join(str(other.pk) for other in self.others)
 
 
-def affected_jobs(rescue: Rescue, scope: accounts.Scope, *, now: datetime) -> list[AffectedJob]:
-    """The training jobs that an approval would interrupt; none if the cluster does not answer."""
-    found, _silent = jobs.jobs([rescue.cluster], scope, now=now)
-    hit = [job for job in found if rescue.node.name in job.nodes]
+def affected_jobs(
+    node: Node, scope: accounts.Scope, *, asked: Rescue | None = None, now: datetime
+) -> list[AffectedJob]:
+    """The training jobs that an act on the node would interrupt; none if the cluster does not answer.
+
+    ``asked``: the request that the reader looks at.
+    """
+    found, _silent = jobs.jobs([node.cluster], scope, now=now)
+    hit = [job for job in found if node.name in job.nodes]
     if not hit:
         return []
-    rows = scope.rows(needs_person.awaiting_approval().filter(cluster=rescue.cluster).exclude(pk=rescue.pk))
-    waiting = list(rows.select_related("node").order_by("expires_at", "pk")[:MAX_ROWS])
+    rows = scope.rows(needs_person.awaiting_approval().filter(cluster=node.cluster))
+    others = rows.exclude(pk=asked.pk) if asked else rows
+    waiting = list(others.select_related("node").order_by("expires_at", "pk")[:MAX_ROWS])
     return [AffectedJob(job, [other for other in waiting if other.node.name in job.nodes]) for job in hit]
 
 

@@ -2,18 +2,21 @@
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
+from typing import Any
 
+from kcover import actions
 from kcover.decisions import guards
 from kcover.plans import lifecycle
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import User
+from kcover_portal.console import presentation
 from kcover_portal.console.reads.bulk_actions import NODE_VERBS
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue.control import requests
 from kcover_portal.rescue.models import Rescue
-from kcover_portal.rescue.queries import needs_person, standbys
+from kcover_portal.rescue.queries import headroom, needs_person, standbys
 
 
 def offered_to(
@@ -50,6 +53,14 @@ def offered(
         "end_exclusion": excluded,
     }
     return [verb for verb in NODE_VERBS if applies[verb]]
+
+
+def rooms(node: Node, plan: requests.Preview, *, now: datetime) -> list[tuple[Any, int, int]]:
+    """The limits that an isolation of the node uses up: the guard, how many nodes it allows now, and afterwards."""
+    if not any(actions.ACTIONS[step["name"]].isolates for step in plan.steps):
+        return []
+    found = headroom.around_isolation(node, now=now)
+    return [(presentation.GUARDS[guard].label, *room) for guard, room in found.items()]
 
 
 def _has_something_to_release(node: Node, open_incidents: Collection[Incident]) -> bool:

@@ -55,7 +55,7 @@ def pods(request: Request, pk: int) -> HttpResponse:
     with place(request, concurrency_limits.CLUSTER_READS):
         now = timezone.now()
         plan = services.preview(row.node, "drain", now=now)
-        jobs = reads.affected_jobs(row, accounts.scope(request.user), now=now)
+        jobs = reads.affected_jobs(row.node, accounts.scope(request.user), asked=row, now=now)
     may = accounts.may(request.user, Verb.APPROVE, row.node)
     shown = {"pods": plan.pods, "jobs": jobs, "rescue": row, "may": may, "stay": "stay" in request.GET}
     return render(request, "console/parts/pods.html", shown)

@@ -25,6 +25,7 @@ from kcover_portal.console.confirmation import confirm
 from kcover_portal.console.forms.cluster_settings import DOMAINS
 from kcover_portal.console.reads import (
     agent_report,
+    approvals,
     bulk_actions,
     dashboards,
     fleet,
@@ -218,9 +219,15 @@ def act(request: Request, cluster: str, name: str, verb: str) -> HttpResponse:
         rescue = services.request(row, verb, actor=actor, reason=reason, now=now, override=given["override"])
         return lead(request, reverse("console:rescue", args=(rescue.pk,)))
 
+    def more() -> dict[str, Any]:
+        seen = accounts.scope(request.user)
+        jobs = approvals.affected_jobs(row, seen, now=now) if plan.jobs else []
+        return {"jobs": jobs, "rooms": node_acts.rooms(row, plan, now=now)}
+
     shown: dict[str, Any] = {"node": row, "verb": verb, "plan": plan, "holding": holding, "passes": passes}
     shown |= {"chosen": request.POST.getlist("override"), "page": "console/pages/node_act.html"}
-    return form_dialog.act(request, form, do, back=reverse("console:node", args=(cluster, name)), **shown)
+    back = reverse("console:node", args=(cluster, name))
+    return form_dialog.act(request, form, do, back=back, more=more, **shown)
 
 
 @require_http_methods(["GET", "POST"])

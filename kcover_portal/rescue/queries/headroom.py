@@ -30,6 +30,19 @@ def of(cluster: Cluster, rows: QuerySet[Node], *, now: datetime) -> dict[str, in
     return _rooms(cluster, settings, members, now=now) | _protected(cluster, rows, len(members), now=now)
 
 
+def around_isolation(node: Node, *, now: datetime) -> dict[str, tuple[int, int]]:
+    """Returns the room of each guard before and after the node is isolated; no room is left where a person passes one.
+
+    Empty for a node that counts as isolated already, since it needs no room.
+    """
+    settings = fleet.guards_of(node.cluster)
+    lately = capacity.isolating(node.cluster, since=now - settings.breaker.window)
+    if capacity.taken(node.cluster).filter(node=node).exists() or lately.filter(node=node).exists():
+        return {}
+    rooms = _rooms(node.cluster, settings, [(node.pk, node.pool, node.labels)], now=now) if node.gpus else {}
+    return {guard: (room, max(0, room - 1)) for guard, room in rooms.items()}
+
+
 def _rooms(
     cluster: Cluster, settings: guards.Settings, members: list[tuple[Any, ...]], *, now: datetime
 ) -> dict[str, int]:

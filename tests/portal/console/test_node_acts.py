@@ -10,9 +10,11 @@ from kcover_portal.console.reads import node_acts
 from kcover_portal.console.reads.bulk_actions import NODE_VERBS
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import Incident
+from kcover_portal.jobs import queries as jobs
 from kcover_portal.kube import port
 from kcover_portal.rescue import queries, services
 from kcover_portal.rescue.models import Rescue
+from tests.portal.rescue.test_actions_restart_jobs import add_job
 from tests.portal.rescue.world import World
 
 PAGE = "/nodes/c1/gpu-1/"
@@ -159,3 +161,34 @@ def test_the_preview_of_a_drain_names_the_jobs_and_the_budgets_in_its_way(make, 
     world.kube.fail("budgets", port.RefusedByServer("forbidden"))
     assert client.get(f"{PAGE}drain/").context["plan"].budgets is None
     assert client.get(f"{PAGE}cordon/").context["plan"].jobs is None
+
+
+def test_the_preview_names_other_nodes_of_the_job(make, person):
+    world, client = make(nodes=2), person("operator")
+    jobs.forget()
+    add_job(world, "llm", "gpu-1", "gpu-2")
+    [hit] = client.get(f"{PAGE}reboot/").context["jobs"]
+    assert (hit.job.name, hit.job.nodes, hit.job.gpus, hit.others) == ("llm", ("gpu-1", "gpu-2"), 16, [])
+    assert client.get(f"{PAGE}cordon/").context["jobs"] == []
+
+
+def test_the_preview_of_an_isolation_says_what_it_leaves_of_the_limits(make, person):
+    world, client = make(nodes=4), person("operator")
+    Cluster.objects.update(guards={"breaker": {"limit": 3}, "budget": {"limit": 2}, "floor": {"percent": None}})
+
+    def rooms(verb: str) -> dict[str, tuple[int, int]]:
+        shown = client.get(f"{PAGE}{verb}/").context["rooms"]
+        return {str(guard): (before, after) for guard, before, after in shown}
+
+    assert rooms("cordon") == rooms("reboot") == {"Breaker": (3, 2), "Budget": (2, 1)}
+    assert rooms("exclude") == rooms("uncordon") == {}
+    services.request(world.node("gpu-2"), "cordon", actor="user:ann", reason="ticket 7", now=world.now)
+    world.work()
+    assert rooms("drain") == {"Breaker": (2, 1), "Budget": (1, 0)}
+    services.request(world.node(), "cordon", actor="user:ann", reason="ticket 7", now=world.now)
+    world.work()
+    assert rooms("drain") == {}, "the node holds its slot already"
+    Cluster.objects.update(guards={"breaker": {"limit": 2}, "budget": {"limit": 2}, "floor": {"percent": None}})
+    Rescue.objects.exclude(node=world.node("gpu-2")).delete()
+    services.request(world.node("gpu-3"), "cordon", actor="user:ann", reason="ticket 7", now=world.now)
+    assert rooms("cordon") == {"Breaker": (0, 0), "Budget": (0, 0)}, "a person's request passes the breaker"
