@@ -1,36 +1,64 @@
-"""How near each cluster came to the limit of its breaker: the most isolations within its window, over time."""
+"""How near each cluster came to the limits of its breaker and its budgets, over time."""
 
 import json
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Final
 
 from django.db.models import Exists, OuterRef
 from django.utils.translation import gettext as _
 
 from kcover import actions
-from kcover_portal.console.reads import trends
+from kcover_portal.console.reads import budget_groups, trends
 from kcover_portal.console.reads.step_facts import duration
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.reports import slots
 from kcover_portal.rescue.models import Rescue, Step
 from kcover_portal.rescue.queries import capacity
+
+MAX_GROUPS: Final = 6  # budgets of a cluster that are shown
+Taken = tuple[int, datetime, datetime]  # a node, from when and until when
 
 
 @dataclass(frozen=True, slots=True)
 class Headroom:
-    """One cluster: the present limit, the most nodes within a window in each bar, and rows for bars with any.
+    """One limit: its present value, the most nodes in each bar, and rows for bars with any.
 
-    A row is a time, the most nodes within a window, and how many more the present limit would have allowed.
+    ``scope``: the group of nodes that the limit is for; "": the whole cluster. ``window``: of a breaker. A row is a
+    time, the most nodes in the bar, and how many more the present limit would have allowed.
     """
 
     cluster: str
     limit: int
-    window: str
     starts: Sequence[int]
     peaks: Sequence[int]
-    rows: Sequence[tuple[datetime, int, int]]
+    window: str = ""
+    scope: str = ""
+
+    @property
+    def rows(self) -> Sequence[tuple[datetime, int, int]]:
+        """The newest first."""
+        return [
+            (datetime.fromtimestamp(start, UTC), peak, max(0, self.limit - peak))
+            for start, peak in zip(self.starts, self.peaks, strict=True)
+            if peak
+        ][::-1]
+
+    @property
+    def text(self) -> str:
+        values = {"window": self.window, "limit": self.limit}
+        if self.window:
+            return (
+                _("The most nodes that were isolated within %(window)s, in each bar. The present limit is %(limit)s.")
+                % values
+            )
+        return (
+            _("The most nodes that were isolated or in rescue at once, in each bar. The present limit is %(limit)s.")
+            % values
+        )
 
     @property
     def starts_json(self) -> str:
@@ -38,15 +66,63 @@ class Headroom:
 
     @property
     def series_json(self) -> str:
-        return json.dumps([[_("Isolated within %(window)s, at most") % {"window": self.window}, self.peaks]])
+        of_breaker = _("Isolated within %(window)s, at most") % {"window": self.window}
+        return json.dumps([[of_breaker if self.window else _("Isolated or in rescue, at most"), self.peaks]])
 
 
-def of(clusters: Collection[Cluster], *, now: datetime, span: str) -> list[Headroom]:
+def of_breakers(clusters: Collection[Cluster], *, now: datetime, span: str) -> list[Headroom]:
     """The clusters with a breaker; two queries each."""
-    return [_of(cluster, now=now, span=span) for cluster in clusters if fleet.guards_of(cluster).breaker.enabled]
+    return [_breaker(cluster, now=now, span=span) for cluster in clusters if fleet.guards_of(cluster).breaker.enabled]
 
 
-def _of(cluster: Cluster, *, now: datetime, span: str) -> Headroom:
+def of_budgets(clusters: Collection[Cluster], *, now: datetime, span: str) -> list[Headroom]:
+    """The budgets of the clusters by their present groups of nodes, of each cluster the nearest to their limits."""
+    limited = [cluster for cluster in clusters if fleet.guards_of(cluster).budget.limit is not None]
+    return [found for cluster in limited for found in _budgets(cluster, now=now, span=span)]
+
+
+def _budgets(cluster: Cluster, *, now: datetime, span: str) -> list[Headroom]:
+    """A node uses a slot while a rescue is open on it, and while the portal keeps work off it."""
+    budget = fleet.guards_of(cluster).budget
+    assert budget.limit is not None
+    starts = trends.buckets(span, now=now)
+    nodes = capacity.eligible(cluster).order_by().annotate(group=budget_groups.expression(budget.by))
+    group_of = dict(nodes.values_list("pk", "group"))
+    used: dict[str | None, list[Taken]] = {group: [] for group in group_of.values()}
+    for node, since, until in slots.taken(cluster, since=datetime.fromtimestamp(starts[0], UTC), until=now):
+        if node in group_of:
+            used[group_of[node]].append((node, since, until))
+    sizes = Counter(group_of.values())
+    found = [
+        Headroom(
+            cluster=cluster.name,
+            limit=budget.limit.of(sizes[group]),
+            starts=list(starts),
+            peaks=_most_at_once(taken, starts),
+            scope=budget_groups.name(budget.by, group),
+        )
+        for group, taken in used.items()
+    ]
+    return sorted(found, key=lambda one: (one.limit - max(one.peaks), one.scope))[:MAX_GROUPS]
+
+
+def _most_at_once(taken: Iterable[Taken], starts: range) -> list[int]:
+    """How many nodes were taken at the same time, at most, in each bar."""
+    changes = [(at, begins, node) for node, since, until in taken for at, begins in ((since, True), (until, False))]
+    peaks, nodes, bar = [0] * len(starts), Counter[int](), 0
+    for at, begins, node in sorted(changes):  # at the same moment, a slot is given back before it is taken
+        until = min((int(at.timestamp()) - starts[0]) // starts.step, len(starts) - 1)
+        while bar < until:
+            bar += 1
+            peaks[bar] = len(nodes)
+        nodes[node] += 1 if begins else -1
+        if not nodes[node]:
+            del nodes[node]
+        peaks[bar] = max(peaks[bar], len(nodes))
+    return peaks
+
+
+def _breaker(cluster: Cluster, *, now: datetime, span: str) -> Headroom:
     breaker = fleet.guards_of(cluster).breaker
     limit = breaker.limit.of(capacity.eligible(cluster).count())
     starts = trends.buckets(span, now=now)
@@ -60,12 +136,8 @@ def _of(cluster: Cluster, *, now: datetime, span: str) -> Headroom:
         bar = (int(at.timestamp()) - starts[0]) // starts.step
         if 0 <= bar < len(peaks):
             peaks[bar] = max(peaks[bar], number)
-    found = [
-        (datetime.fromtimestamp(start, UTC), peak, max(0, limit - peak))
-        for start, peak in zip(starts, peaks, strict=True)
-        if peak
-    ]
-    return Headroom(cluster.name, limit, duration(breaker.window), list(starts), peaks, found[::-1])
+    window = duration(breaker.window)
+    return Headroom(cluster=cluster.name, limit=limit, starts=list(starts), peaks=peaks, window=window)
 
 
 def _sliding(begun: Iterable[tuple[int, datetime | None]], window: timedelta) -> Iterable[tuple[datetime, int]]:

@@ -6,9 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import Count, F, Q, QuerySet, Value
-from django.db.models.expressions import Combinable
-from django.db.models.fields.json import KeyTextTransform
+from django.db.models import Count, F, Q, QuerySet
 from django.utils.translation import gettext as _, ngettext
 
 from kcover import reasons
@@ -18,6 +16,7 @@ from kcover.nodes import scopes
 from kcover.plans import lifecycle, plan
 from kcover.values import limits
 from kcover_portal.console.fault_names import fault_name
+from kcover_portal.console.reads import budget_groups
 from kcover_portal.console.reads.step_facts import duration
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Maintenance, Node, PendingChange
@@ -238,15 +237,12 @@ def _budget(cluster: Cluster, settings: guards.Settings) -> list[Gauge]:
             "%(n)d node isolated or in rescue; no limit set", "%(n)d nodes isolated or in rescue; no limit set", used
         )
         return [Gauge("budget", "", used, None, "off", note % {"n": used})]
-    key = by.label_key
-    parts: dict[str, Combinable] = {"cluster": Value(""), "pool": F("pool"), "label": KeyTextTransform(key, "labels")}
-    groups = rows.annotate(group=parts[by.kind]).values("group")
+    groups = rows.annotate(group=budget_groups.expression(by)).values("group")
     found = []
     for group in groups.annotate(of=Count("pk"), used=Count("pk", filter=Q(pk__in=taken))):
-        most, name = limit.of(group["of"]), group["group"] or ""
-        scopes = {"cluster": "", "pool": name or _("no pool"), "label": f"{key}={name}"}
+        most, name = limit.of(group["of"]), budget_groups.name(by, group["group"])
         state = _state(group["used"], most)
-        found.append(Gauge("budget", scopes[by.kind], group["used"], most, state, _("isolated or in rescue")))
+        found.append(Gauge("budget", name, group["used"], most, state, _("isolated or in rescue")))
     return sorted(found, key=lambda gauge: (-gauge.share, gauge.scope))[:MAX_ROWS]
 
 

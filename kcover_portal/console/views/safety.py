@@ -15,18 +15,19 @@ from kcover.policy import modes
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.console import form_dialog, forms, presentation, scope_choice, time_zones
-from kcover_portal.console.access import Request, require, signed_in
+from kcover_portal.console.access import Request, place, require, signed_in
 from kcover_portal.console.confirmation import confirm
 from kcover_portal.console.forms import guard_settings
 from kcover_portal.console.forms.cluster_settings import DOMAINS
 from kcover_portal.console.forms.scopes import FIELDS
-from kcover_portal.console.reads import headroom as breaker_history, safety as reads, trends
+from kcover_portal.console.reads import headroom as history, safety as reads, trends
 from kcover_portal.console.reads.step_facts import duration
 from kcover_portal.console.views import cluster_settings as setting_views
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import cluster_settings, pending_changes
 from kcover_portal.runtime.models import Mode
+from kcover_portal.runtime.services import concurrency_limits
 from kcover_portal.shared_reads import maintenance_scopes
 
 # Guards without a count: only their settings are shown.
@@ -89,12 +90,15 @@ def _plain(cluster: Cluster, name: str) -> str:
 @require_GET
 @signed_in
 def headroom(request: Request) -> HttpResponse:
-    """How near each visible cluster came to the limit of its breaker; a separate request, since the page is live."""
+    """How near the visible clusters came to their breakers and budgets; a separate request, since the page is live."""
     asked = request.GET.get("span", "")
     span = asked if asked in trends.SPANS else trends.USUAL
-    clusters = accounts.clusters_of(request.user).order_by("name")
+    clusters, now = list(accounts.clusters_of(request.user).order_by("name")), timezone.now()
+    with place(request, concurrency_limits.REPORTS):
+        budgets = history.of_budgets(clusters, now=now, span=span)
     context = {
-        "clusters": breaker_history.of(list(clusters), now=timezone.now(), span=span),
+        "clusters": history.of_breakers(clusters, now=now, span=span),
+        "budgets": budgets,
         "spans": trends.SPANS,
         "span": span,
         "own": reverse("console:safety-headroom"),

@@ -18,6 +18,7 @@ from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue import services
+from kcover_portal.rescue.models import Rescue
 from tests.portal.console.test_approvals import text, words
 from tests.portal.rescue.world import CORDON, World
 
@@ -435,6 +436,31 @@ def test_a_breaker_of_another_cluster_is_not_shown(person, fleet_of_ten: World, 
     assert "Breaker open" in words(person("viewer").get("/nodes/"))
 
 
+def test_budgets_over_time_count_nodes_that_are_isolated_or_in_rescue_at_once(fleet_of_ten: World, person):
+    world = fleet_of_ten
+    Node.objects.update(pool="a")
+    Node.objects.filter(name__in=("gpu-1", "gpu-2")).update(pool="b")
+    set_guards(world, budget={"limit": 3, "by": "pool"}, storm={"enabled": False}, breaker={"enabled": False})
+    start, by = world.now, {"origin": "manual", "requested_by": "user:x"}
+    spans = (("gpu-1", 0, 90), ("gpu-1", 60, 180), ("gpu-2", 60, 120), ("gpu-3", 10, None), ("gpu-4", 200, 201))
+    for name, begin, end in spans:
+        closed = end and start + timedelta(minutes=end)
+        times = {"opened_at": start + timedelta(minutes=begin), "closed_at": closed}
+        state = "healed" if end else "running"
+        Rescue.objects.create(cluster=world.cluster, node=world.node(name), state=state, **times, **by)
+    now = start + timedelta(hours=6)
+    first, second = headroom.of_budgets([world.cluster], now=now, span="24h")
+    assert (first.scope, first.limit, max(first.peaks)) == ("a", 3, 2)
+    assert (second.scope, second.limit, max(second.peaks)) == ("b", 3, 2)
+    bars = {at: peak for at, peak, _left in first.rows}
+    assert len(bars) in (6, 7), "a rescue that is open counts until now"
+    assert sorted(bars.values()) == [1] * (len(bars) - 1) + [2]
+    assert [left for _at, _peak, left in second.rows] == [3 - peak for _at, peak, _left in second.rows]
+    assert headroom.of_budgets([world.cluster], now=start - timedelta(days=3), span="24h")[0].rows == []
+    set_guards(world, budget={"limit": None})
+    assert headroom.of_budgets([world.cluster], now=now, span="24h") == []
+
+
 def test_the_breaker_over_time_counts_nodes_within_its_window(fleet_of_ten: World, person):
     world = fleet_of_ten
     set_guards(world, breaker={"limit": 5, "window": 600}, storm={"enabled": False})
@@ -442,7 +468,7 @@ def test_the_breaker_over_time_counts_nodes_within_its_window(fleet_of_ten: Worl
         world.now = world.now + timedelta(minutes=minutes)
         world.fault(node=f"gpu-{number}")
         world.work()
-    [found] = headroom.of([world.cluster], now=world.now, span="24h")
+    [found] = headroom.of_breakers([world.cluster], now=world.now, span="24h")
     assert (found.limit, max(found.peaks), sum(1 for peak in found.peaks if peak)) == (5, 2, len(found.rows))
     assert {(peak, left) for _at, peak, left in found.rows} <= {(2, 3), (1, 4)}
     page = person("viewer").get("/safety/headroom/?span=24h")
@@ -451,5 +477,8 @@ def test_the_breaker_over_time_counts_nodes_within_its_window(fleet_of_ten: Worl
     assert 'hx-get="/safety/headroom/"' in person("viewer").get("/safety/").content.decode()
     other = Cluster.objects.create(name="other", created_at=world.now)
     assert person("viewer", cluster=other).get("/safety/headroom/").context["clusters"][0].cluster == "other"
-    set_guards(world, breaker={"enabled": False})
-    assert headroom.of([world.cluster], now=world.now, span="24h") == []
+    assert page.context["budgets"] == []
+    set_guards(world, breaker={"enabled": False}, budget={"limit": 2})
+    page = person("viewer").get("/safety/headroom/?span=24h")
+    assert [(one.cluster, one.scope, one.limit) for one in page.context["budgets"]] == [("c1", "", 2)]
+    assert headroom.of_breakers([world.cluster], now=world.now, span="24h") == []
