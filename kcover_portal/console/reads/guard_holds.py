@@ -1,6 +1,6 @@
 """What ends the hold of a guard: a time if there is one, else what must happen first. No time is invented."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from django.utils.functional import Promise
@@ -40,3 +40,9 @@ def of(because: reasons.Reason | None) -> Wait | None:
         return Wait(None, _(", ").join(each), held=True)
     ends = [reasons.read_moment(str(dict(one.params)["until"])) for one in reasons.saying(because, *TIMED)]
     return Wait(max(ends), THEN_GUARDS, held=True) if ends else None
+
+
+def of_decision(why: Collection[reasons.Reason]) -> Wait | None:
+    """The end of what holds a decision back, by its reasons; None if nothing does, or if the act was dropped."""
+    because = reasons.both(*why) if why else None
+    return None if reasons.says(because, "expired") else of(because)

@@ -19,7 +19,8 @@ from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import User, Verb
 from kcover_portal.console import action_labels, presentation
 from kcover_portal.console.badge import Badge
-from kcover_portal.console.reads import need_hits
+from kcover_portal.console.reads import guard_holds, need_hits
+from kcover_portal.console.reads.wait import Wait
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.lib import localization
 from kcover_portal.needs import queries, services
@@ -99,6 +100,12 @@ class Card:
     hit: need_hits.Hit | None = None
     elsewhere: int = 0
     plan: AskedPlan | None = None
+
+    @property
+    def wait(self) -> Wait | None:
+        """What ends the hold of a guard on its decision; None if none holds it back."""
+        is_decision = self.entry.kind == Need.INCIDENT
+        return guard_holds.of_decision(self.entry.items[0].why) if is_decision else None
 
     @property
     def snoozes(self) -> bool:

@@ -14,7 +14,8 @@ from kcover.plans import lifecycle
 from kcover_portal.console import presentation
 from kcover_portal.console.badge import Badge
 from kcover_portal.console.fault_names import fault_message, incident_name, symptom
-from kcover_portal.console.reads import entries as records, rescues
+from kcover_portal.console.reads import entries as records, guard_holds, rescues
+from kcover_portal.console.reads.wait import Wait
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
@@ -161,13 +162,14 @@ def _acts(node: Node, length: int) -> list[TimelineEntry]:
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """One answer to "why is this node not healing?": the reason, where to read on, and when it is evaluated again, if
-    it is.
+    it is. ``wait``: what ends the hold of a guard.
     """
 
     text: str
     page: str = ""
     record: int | None = None
     again_at: datetime | None = None
+    wait: Wait | None = None
 
 
 def why_not_healing(node: Node, *, state: str, open_incidents: Sequence[Incident], now: datetime) -> list[Explanation]:
@@ -229,5 +231,6 @@ def _judgements(open_incidents: Sequence[Incident]) -> list[Explanation]:
         elif decision.answer != "rescue":
             why = localization.sentence(sentences.in_short(incident, decision.reasons))
             text = _("%(title)s: %(what)s") % {"title": name, "what": why}
-            found.append(Explanation(text, "incident", incident.pk, incident.decide_at))
+            hold = guard_holds.of_decision(decision.reasons)
+            found.append(Explanation(text, "incident", incident.pk, incident.decide_at, hold))
     return found

@@ -20,7 +20,7 @@ from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.console import fault_names, form_dialog, forms, incident_groups, lists
 from kcover_portal.console.access import Request, require, signed_in
-from kcover_portal.console.reads import dashboards, needs, node_acts, past_remedies, storms
+from kcover_portal.console.reads import dashboards, guard_holds, needs, node_acts, past_remedies, storms
 from kcover_portal.console.views.saved_views import opens_first
 from kcover_portal.evidence import queries as evidence
 from kcover_portal.evidence.models import Bundle
@@ -113,10 +113,13 @@ def incident(request: Request, pk: int) -> HttpResponse:
     seen = accounts.visible(request.user, Incident.objects.all())
     row = get_object_or_404(seen.select_related("node", "cluster"), pk=pk)
     numeric = row.kind in ("xid", "sxid") and row.code.isdigit()
+    decisions = list(row.decisions.all()[:20])
+    held = decisions[0].reasons if decisions and row.state == Incident.State.OPEN else ()
     context = {
         "incident": row,
         "fact": catalog.describe(row.kind, int(row.code)) if numeric else None,
-        "decisions": list(row.decisions.all()[:20]),
+        "decisions": decisions,
+        "wait": guard_holds.of_decision(held),
         "rescues": (rescues := list(row.rescues.all())),
         "has_evidence": numeric and bool(evidence.numbers_of([one.pk for one in rescues])),
         "occurrences": list(row.occurrences.all()[:MAX_OCCURRENCES]),

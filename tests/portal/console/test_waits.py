@@ -14,8 +14,9 @@ from kcover_portal.checks.models import CheckRun, CheckTarget, Validation
 from kcover_portal.checks.services import node_checks
 from kcover_portal.console.reads import guard_holds, overview, rescues, step_facts, waits
 from kcover_portal.console.reads.wait import Wait
-from kcover_portal.fleet.models import Command
+from kcover_portal.fleet.models import Command, Node
 from kcover_portal.fleet.services import cluster_settings
+from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Rescue, Step
 from tests.portal.rescue import agents
@@ -227,6 +228,37 @@ def test_the_window_that_holds_a_rescue_back_names_its_end(make: Callable[..., W
         if world.rescue().hold == "guard":
             break
     assert wait_of(world.rescue()) == Wait(until, guard_holds.THEN_GUARDS, held=True)
+
+
+def test_a_decision_that_a_guard_holds_back_names_its_end(person: Any, world: World) -> None:
+    until = world.now.replace(microsecond=0) + timedelta(hours=1)
+    cluster_settings.open_maintenance(
+        world.cluster, starts_at=world.now, ends_at=until, reason="switches", actor="user:a", now=world.now
+    )
+    world.fault()
+    world.work()
+    incident, client = Incident.objects.get(), person("viewer")
+    found, page = Wait(until, guard_holds.THEN_GUARDS, held=True), f"/incidents/{incident.pk}/"
+    shown = client.get(page)
+    assert shown.context["wait"] == found
+    assert str(guard_holds.THEN_GUARDS) in shown.content.decode()
+    node = client.get("/nodes/c1/gpu-1/")
+    assert [one.wait for one in node.context["why"] if one.page == "incident"] == [found]
+    assert str(guard_holds.THEN_GUARDS) in node.content.decode()
+
+    expired = reasons.of("expired", seen=reasons.moment(world.now), within="1 h")
+    assert guard_holds.of_decision([*incident.decisions.get().reasons, expired]) is None, "the act was dropped"
+    assert guard_holds.of_decision([]) is None
+    Incident.objects.update(state=Incident.State.CLOSED)
+    assert client.get(page).context["wait"] is None
+
+
+def test_a_card_names_what_ends_the_hold_of_its_decision(person: Any, world: World) -> None:
+    Node.objects.update(labels={"kcover.io/exclude": "true"})
+    world.fault()
+    world.work()
+    [card] = person("viewer").get("/").context["needs"].cards
+    assert card.wait == Wait(None, str(guard_holds.ENDS["excluded"]), held=True)
 
 
 def test_every_guard_has_an_end_and_none_an_invented_time() -> None:
