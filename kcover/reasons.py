@@ -14,6 +14,7 @@ from string import Formatter
 from typing import Any, TypeAlias
 
 from kcover import actors, sentences
+from kcover.sentences import named_places
 
 Value: TypeAlias = "str | int | Reason | tuple[Reason, ...]"
 Translate: TypeAlias = Callable[[str], str]
@@ -50,7 +51,7 @@ class Reason:
         for name in rendered.keys() & PEOPLE:
             names = str(rendered[name]).split(", ")
             rendered[name] = translate(sentences.LIST_SEPARATOR).join(map(actors.username, names))
-        template = sentences.SENTENCES[self.code]
+        template = named_places.template(self.code, rendered) or sentences.SENTENCES[self.code]
         if FAULT in template:
             rendered["kind"] = SPELLED.get(str(rendered["kind"]), rendered["kind"])
         return translate(template).format_map(rendered)

@@ -1,6 +1,7 @@
 """Reasons: as data, as English, as any other language."""
 
 import json
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -8,6 +9,7 @@ import pytest
 
 from kcover import reasons, sentences
 from kcover.decisions import guards
+from kcover.sentences import named_places
 
 PAUSED = reasons.of("paused_because", why="look first")
 MISMATCH = reasons.of("rule_mismatch", rule="kce#1", why=reasons.of("lists_others", listed="48, 63", code="62"))
@@ -188,6 +190,37 @@ def test_moments_are_named_in_utc() -> None:
 )
 def test_lengths_of_time_are_named_in_the_largest_whole_unit(seconds: int, said: str) -> None:
     assert str(reasons.span(timedelta(seconds=seconds))) == said
+
+
+@pytest.mark.parametrize(
+    ("code", "params", "said"),
+    [
+        ("scope_rack", {"name": "A-14"}, "rack A-14"),
+        ("scope_rack", {"name": "rack-05"}, "rack-05"),
+        ("scope_rack", {"name": "Rack05, rack06"}, "Rack05, rack06"),
+        ("scope_rack", {"name": "机架5"}, "机架5"),
+        ("scope_rack", {"name": "rackable"}, "rack rackable"),
+        ("scope_leaf", {"name": "leaf-2"}, "leaf-2"),
+        ("scope_pool", {"name": "pool-a"}, "pool-a"),
+        ("need_on_nodes_rack", {"n": 3, "value": "rack-05"}, "3 nodes in rack-05"),
+        ("need_on_nodes_rack", {"n": 3, "value": "A-14"}, "3 nodes in rack A-14"),
+        ("need_on_nodes_leaf", {"n": 3, "value": "leaf-2"}, "3 nodes on leaf-2"),
+    ],
+)
+def test_a_place_is_named_once(code: str, params: dict[str, reasons.Value], said: str) -> None:
+    assert str(reasons.of(code, **params)) == said
+
+
+def test_a_place_is_named_once_in_other_languages() -> None:
+    chinese = {"rack {name}": "机架 {name}"}
+    racks = [reasons.of("scope_rack", name=name) for name in ("A-14", "rack-05")]
+    assert [rack.say(lambda text: chinese.get(text, text)) for rack in racks] == ["机架 A-14", "rack-05"]
+
+
+def test_sentences_about_named_places_have_the_same_fields() -> None:
+    for code, (field, _words, text) in named_places.NAMED.items():
+        assert set(re.findall(r"{(\w+)}", text)) == reasons.FIELDS[code]
+        assert field in reasons.FIELDS[code]
 
 
 def test_alternatives_and_sums_are_one_parameter() -> None:

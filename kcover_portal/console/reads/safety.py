@@ -148,15 +148,9 @@ def next_windows(clusters: Collection[Cluster], *, now: datetime) -> list[Mainte
 
 
 def where_of(scope: scopes.Scope) -> str:
-    """The nodes that a scope names, for people; "" for a whole cluster or all of them.
-
-    A name that begins with the word of its kind stands alone: "rack-05", not "rack rack-05".
-    """
+    """The nodes that a scope names, for people; "" for a whole cluster or all of them."""
     kind, name = scope.shown
-    if not kind:
-        return ""
-    told = localization.say(reasons.of(f"scope_{kind}", name=name))
-    return name if name and name.casefold().startswith(told.removesuffix(name).strip().casefold() or " ") else told
+    return localization.say(reasons.of(f"scope_{kind}", name=name)) if kind else ""
 
 
 def holding(node: Node, verb: str, *, now: datetime) -> dict[str, reasons.Reason]:
