@@ -17,9 +17,9 @@ SPACE = re.compile(r"[\s\x00-\x1f]")
 
 
 def wait(value: str) -> Reason | None:
-    """Validate a wait time in KCE's grammar."""
+    """Validate a wait time."""
     try:
-        durations.parse(value)
+        durations.read(value)
     except durations.DurationError as error:
         return error.reason
     return None

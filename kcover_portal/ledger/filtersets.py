@@ -3,7 +3,6 @@
 ``Period`` is here because every app with a list may import the ledger.
 """
 
-import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -17,8 +16,6 @@ from django_filters import fields
 from kcover.values import durations
 from kcover_portal.ledger.models import Entry
 
-AGO = re.compile("([0-9]+(day|h|min))+")  # a duration
-
 
 class MomentField(fields.IsoDateTimeField):
     """A time, or a duration back from now (``24h``, ``7day``), converted to UTC.
@@ -28,16 +25,20 @@ class MomentField(fields.IsoDateTimeField):
 
     def to_python(self, value: Any) -> datetime | None:
         """Converts the time to UTC. Raises ValidationError."""
-        if isinstance(value, str) and AGO.fullmatch(value.strip()):
-            try:
-                return timezone.now() - (durations.parse(value.strip()) or timedelta())
-            except durations.DurationError as error:
-                raise ValidationError(self.error_messages["invalid"], code="invalid") from error
+        if isinstance(value, str) and (length := _length(value)) is not None:
+            return timezone.now() - length
         moment: datetime | None = super().to_python(value)
         try:
             return moment and moment.astimezone(UTC)
         except OverflowError as error:
             raise ValidationError(self.error_messages["invalid"], code="invalid") from error
+
+
+def _length(value: str) -> timedelta | None:
+    try:
+        return durations.read(value.strip())
+    except durations.DurationError:
+        return None
 
 
 class Moment(filters.IsoDateTimeFilter):

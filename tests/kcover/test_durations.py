@@ -104,6 +104,66 @@ def test_seconds_are_not_supported(word):
     assert str(caught.value) == f"30{word}: seconds are not supported, the smallest unit is min"
 
 
+@pytest.mark.parametrize(
+    ("text", "length", "kce"),
+    [
+        ("2 hours", timedelta(hours=2), "2h"),
+        ("30m", timedelta(minutes=30), "30min"),
+        (" 1 h 30 min ", timedelta(minutes=90), "1h30min"),
+        ("1 Day, 2 hrs and 5 Minutes", timedelta(days=1, hours=2, minutes=5), "1day2h5min"),
+        ("2 小时", timedelta(hours=2), "2h"),
+        ("1天2小时30分钟", timedelta(days=1, hours=2, minutes=30), "1day2h30min"),
+        ("90min", timedelta(minutes=90), "90min"),
+        ("007min", timedelta(minutes=7), "007min"),
+        ("", None, ""),
+    ],
+)
+def test_durations_as_people_write_them(text, length, kce):
+    assert durations.read(text) == length
+    assert durations.kce_text(text) == kce
+    assert durations.parse(kce) == length
+
+
+def test_forms_know_seconds():
+    assert durations.read("1 min 30 s", seconds=True) == timedelta(seconds=90)
+    assert durations.read("90秒", seconds=True) == timedelta(seconds=90)
+    with pytest.raises(durations.DurationError) as caught:
+        durations.read("90 s")
+    assert caught.value.reason.code == "duration_seconds"
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("1 2h", "duration_spaces"),
+        ("2 parsecs", "duration_unit"),
+        ("1.5 h", "duration_unit"),
+        ("30 min 1 h", "duration_order"),
+        ("1 h 1 hour", "duration_unit_twice"),
+        ("- 5 min", "duration_spaces"),
+        ("1 hand 5 min", "duration_unit"),
+        ("２ h", "duration_spaces"),
+        (" ", "duration_spaces"),
+        ("1 h" + " " * 200 + "5 min", "duration_spaces"),
+        ("4000 days", "duration_long"),
+    ],
+)
+def test_what_is_no_duration_for_people_either(text, code):
+    with pytest.raises(durations.DurationError) as caught:
+        durations.read(text)
+    assert caught.value.reason.code == code
+
+
+@given(st.text(max_size=30) | st.text(alphabet="0123456789dayhmins .-,", max_size=20))
+def test_people_can_write_what_kce_can(text):
+    try:
+        length = durations.parse(text)
+    except durations.DurationError:
+        return
+    assert durations.read(text) == length
+    assert durations.kce_text(text) == text
+
+
 @given(st.integers(0, 3650 * 24 * 60))
 def test_a_rendered_duration_parses_to_the_same(minutes):
     wait = timedelta(minutes=minutes)

@@ -181,13 +181,22 @@ def test_attributes_are_strings(key: str, value: object, message: str) -> None:
     assert rule_problems(actions=asked) == [(("actions", 1, "attribute", key), message)]
 
 
-@pytest.mark.parametrize("value", ["20m", "20 min", "1h2day", "-1min", "1.5h", "3651day"])
+@pytest.mark.parametrize("value", ["20s", "20 miles", "1h2day", "-1min", "1.5h", "3651day"])
 def test_a_wait_time_must_be_a_duration(value: str) -> None:
     [(path, message)] = rule_problems(actions=[{"name": "drain", "attribute": {"waittime": value}}])
     assert path == ("actions", 0, "attribute", "waittime")
     with pytest.raises(durations.DurationError) as caught:
-        durations.parse(value)
+        durations.read(value)
     assert message == str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "stored"),
+    [("20m", "20min"), ("2 hours", "2h"), ("1 h 30 min", "1h30min"), ("90min", "90min"), ("7 d", "7day")],
+)
+def test_a_wait_time_is_kept_in_the_grammar_of_kce(value: str, stored: str) -> None:
+    [action] = rule(actions=[{"name": "drain", "attribute": {"waittime": value}}]).actions
+    assert action.attribute == {"waittime": stored}
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,10 @@
 from typing import Any
 
 from kcover import reasons
-from kcover.actions import PolicyAction, in_policies
+from kcover.actions import PolicyAction, attributes, in_policies
 from kcover.policy.document.model import KCOVER, Action, Path, Problem
 from kcover.policy.document.problem_collector import ProblemCollector, did_you_mean, quoting_hint
+from kcover.values import durations
 from kcover.values.quote import short_repr
 
 
@@ -79,7 +80,7 @@ def _attribute(
         elif (refusal := kind.attributes[key](value)) is not None:
             problems.found.append(Problem(where, refusal))
         else:
-            read[key] = value
+            read[key] = durations.kce_text(value) if kind.attributes[key] is attributes.wait else value
     return read
 
 

@@ -51,12 +51,12 @@ class ProblemCollector:
         return str(value)
 
     def duration(self, key: str, value: object, at: Path) -> timedelta:
-        """A duration in KCE's grammar, greater than zero; zero if it is invalid."""
+        """A duration, greater than zero; zero if it is invalid."""
         if not isinstance(value, str):
             self.add(at, "not_a_string", key=key, instead=quoting_hint(key, value))
             return timedelta()
         try:
-            duration = durations.parse(value) or timedelta()
+            duration = durations.read(value) or timedelta()
         except durations.DurationError as error:
             self.found.append(Problem(at, error.reason))
             return timedelta()

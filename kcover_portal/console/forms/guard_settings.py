@@ -3,7 +3,6 @@
 The core validates the values (``guards.merge``). These forms only parse them, with times as people write them.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
@@ -14,6 +13,7 @@ from django.utils.translation import gettext as _, gettext_lazy
 
 from kcover import reasons
 from kcover.decisions import guards
+from kcover.values import durations
 from kcover.values.recurrence import Recurrence, RecurrenceError
 from kcover_portal.console.forms import Act, Somewhere, widgets
 from kcover_portal.console.forms.scopes import ScopeFields
@@ -22,16 +22,6 @@ from kcover_portal.lib import localization
 from kcover_portal.lib.errors import FieldError
 from kcover_portal.runtime.models import Mode
 
-# As people write them; the longest spelling of a unit first, so that "min" is not read as "m".
-_UNITS = {
-    **dict.fromkeys(("seconds", "second", "secs", "sec", "秒", "s"), 1),
-    **dict.fromkeys(("minutes", "minute", "mins", "min", "分钟", "分", "m"), 60),
-    **dict.fromkeys(("hours", "hour", "hrs", "hr", "小时", "h"), 3600),
-    **dict.fromkeys(("days", "day", "天", "d"), 86400),
-}
-_UNIT = "|".join(sorted(_UNITS, key=len, reverse=True))
-_PART = re.compile(rf"([0-9]+)\s*({_UNIT})")
-_SPAN = re.compile(rf"(?:[0-9]+\s*(?:{_UNIT})(?:\s|,|and)*)+")
 _MAX_CHARACTERS = 40  # of a time or a limit as people write them
 _LINE = {"class": "form-control", "autocomplete": "off", "spellcheck": "false"}
 
@@ -41,12 +31,11 @@ class Span(forms.Field):
 
     def to_python(self, value: Any) -> Any:
         """Seconds, or None for nothing."""
-        text = str(value or "").strip().lower()
-        if not text:
-            return None
-        if len(text) > _MAX_CHARACTERS or not _SPAN.fullmatch(text):
-            raise forms.ValidationError(_("Enter a duration such as 90 s, 5 min or 1 h 30 min."))
-        return sum(int(number) * _UNITS[unit] for number, unit in _PART.findall(text))
+        try:
+            length = durations.read(str(value or "").strip(), seconds=True)
+        except durations.DurationError as error:
+            raise forms.ValidationError(_("Enter a duration such as 90 s, 5 min or 1 h 30 min.")) from error
+        return int(length.total_seconds()) if length is not None else None
 
     def prepare_value(self, value: Any) -> Any:
         """Seconds as text; typed text is kept."""

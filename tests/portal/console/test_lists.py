@@ -165,7 +165,7 @@ def test_a_period_is_given_as_a_duration_back_from_now(person, world: World):
         more = {"kind": "xid", "code": f"{60 + number}", "opened_at": at, "last_at": at, "state": "closed"}
         Incident.objects.create(cluster=world.cluster, node=world.node(), **more)
     client = person("viewer")
-    for since, number in (("2h", 1), ("24h", 1), ("7day", 2), ("30day", 3)):
+    for since, number in (("2h", 1), ("24 hours", 1), ("7day", 2), ("30day", 3)):
         assert client.get("/incidents/", {"since": since}).context["page"].paginator.count == number, since
     token = client.get("/api/v1/incidents", {"since": "24h"})
     assert len(token.json()["results"]) == 1

@@ -56,7 +56,7 @@ def test_every_mistake_is_named_with_its_line() -> None:
         "      actions:\n"
         "        - name: drain\n"
         "          attribute:\n"
-        "            waittime: 20m\n"
+        "            waittime: 20s\n"
         "        - name: reboot\n"
         "          attribute: {unCordon: true}\n"
     )
