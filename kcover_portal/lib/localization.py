@@ -7,6 +7,7 @@ from typing import Any
 from django.utils.translation import gettext
 
 from kcover import actions, reasons
+from kcover.sentences import shipped_policies
 from kcover_portal.lib import actor_names
 
 
@@ -39,4 +40,11 @@ def _value(name: str, value: reasons.Value) -> reasons.Value:
     if name in reasons.PEOPLE:
         return ", ".join(map(actor_names.name, str(value).split(", ")))
     spec = actions.ACTIONS.get(str(value)) if name == "step" else None
-    return gettext(spec.title) if spec is not None else value
+    if spec is not None:
+        return gettext(spec.title)
+    return told(value) if isinstance(value, str) else value
+
+
+def told(text: str) -> str:
+    """What a policy tells people: in the reader's language if it is as shipped, else as its author wrote it."""
+    return gettext(text) if text in shipped_policies.TEXTS else text

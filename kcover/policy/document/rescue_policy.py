@@ -17,6 +17,7 @@ from kcover.policy.document.model import (
     Rule,
 )
 from kcover.policy.document.problem_collector import ProblemCollector
+from kcover.sentences import shipped_policies
 from kcover.values import durations, limits
 from kcover.values.quote import short_repr
 
@@ -186,7 +187,7 @@ def _escalate(value: object, at: Path, problems: ProblemCollector) -> str | None
     if value is None or value is False:
         return None
     if value is True:
-        return "a person must look at this node"
+        return shipped_policies.DEFAULT
     if isinstance(value, str) and 0 < len(value) <= 500:
         return value
     problems.add(at, "escalate_invalid")

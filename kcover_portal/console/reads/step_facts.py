@@ -79,6 +79,10 @@ def _names(value: Collection[str]) -> str:
     return f"{len(names)}: " + ", ".join(names[:MAX_NAMES_SHOWN]) + (f" {more}" if len(names) > MAX_NAMES_SHOWN else "")
 
 
+def _text(value: Any) -> Any:
+    return localization.told(value) if isinstance(value, str) else value
+
+
 def _budgets(value: Mapping[str, Collection[str]]) -> str:
     return "; ".join(
         f"{pod} ← {', '.join(budgets) or _('a disruption budget')}"
@@ -89,7 +93,7 @@ def _budgets(value: Mapping[str, Collection[str]]) -> str:
 MAX_NAMES_SHOWN: Final = 6  # names in one value
 EMPTY: Final[tuple[object, ...]] = (None, "", [], {})
 RENDER: Final[dict[actions.ValueFormat, Callable[[actions.Presentation, Any], Any]]] = {
-    actions.ValueFormat.TEXT: lambda _field, value: masked_addresses.mask(value),
+    actions.ValueFormat.TEXT: lambda _field, value: _text(masked_addresses.mask(value)),
     actions.ValueFormat.NUMBER: lambda _field, value: value,
     actions.ValueFormat.YES_NO: lambda _field, value: _("yes") if value else _("no"),
     actions.ValueFormat.SECONDS: lambda _field, value: duration(timedelta(seconds=value)),

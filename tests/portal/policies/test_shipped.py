@@ -3,8 +3,12 @@
 from datetime import datetime
 
 import pytest
+from django.utils import translation
 
+from kcover import reasons
 from kcover.faults import catalog
+from kcover.sentences import shipped_policies
+from kcover_portal.lib import localization
 from kcover_portal.policies import queries, services
 from kcover_portal.policies.services import shipped
 from tests.portal.policies.texts import policy
@@ -193,3 +197,13 @@ def test_installing_again_changes_nothing_that_people_made_of_them(now: datetime
     assert install(now) == []
     assert install(now, update=True) == ["defaults"]
     assert queries.in_force()[0].text.startswith("# A start for any NVIDIA fleet")
+
+
+def test_what_shipped_rules_tell_people_is_said_in_chinese() -> None:
+    rules = [rule for pack in shipped.packs() for policy in pack.policies for rule in policy.rules]
+    told = {rule.escalate for rule in rules if rule.escalate}
+    assert told | {shipped_policies.DEFAULT} == shipped_policies.TEXTS
+    with translation.override("zh-hans"):
+        for text in told:
+            assert localization.say(reasons.of("escalated", message=text)) != text
+        assert localization.told("Call Ann.") == "Call Ann."
