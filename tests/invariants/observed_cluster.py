@@ -5,7 +5,7 @@ write through ``hands_*``; every other write is the portal's.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -34,6 +34,7 @@ DESTRUCTIVE = ("evict", "delete_pod", "ensure_job", "delete_object")
 OURS = (marks.STATE_LABEL, probation_mark.LABEL)  # labels that the portal may write
 ANNOTATIONS = (marks.ANNOTATION, probation_mark.ANNOTATION)
 STOPPED = ("paused", "shadow")
+EXCLUSIONS = ("exclude", "end_exclusion")
 
 Manifest = dict[str, Any]
 
@@ -236,7 +237,12 @@ class ObservedCluster(FakeCluster):
     def _compare(self, name: str, before: Manifest, after: Manifest, entry: Entry) -> None:
         """What of a node the portal may change, and what it must give back (invariants 18, 19, 22)."""
         account = self.account(name)
-        must(_rest(before) == _rest(after), 19, f"{entry.verb} changed more of {name} than is the portal's")
+        excludes = entry.data.get("name") in EXCLUSIONS
+        rest, left = (_rest(one, without={guards.EXCLUDE_LABEL} if excludes else ()) for one in (before, after))
+        must(rest == left, 19, f"{entry.verb} changed more of {name} than is the portal's")
+        if excludes:
+            must(excluded(after) == (entry.data["name"] == "exclude"), 37, f"{entry.verb} left {name} as it was")
+            must(_rest_of_exclusion(before) == _rest_of_exclusion(after), 19, f"{entry.verb} changed more of {name}")
         denied = NODE_CHANGES.denials(before, after)
         must(not denied, 19, f"{entry.verb} of {name}, which an API server would refuse: {denied}")
         uid = Rescue.objects.filter(pk=entry.rescue).values_list("node_uid", flat=True).first()
@@ -346,14 +352,20 @@ def _readiness(taints: set[tuple[str, str, str]]) -> set[tuple[str, str, str]]:
     return {taint for taint in taints if taint[0] == readiness_taint.KEY}
 
 
-def _rest(node: Manifest) -> Manifest:
-    """All of a node that is none of the portal's business."""
+def _rest_of_exclusion(node: Manifest) -> Manifest:
+    """All of a node that an exclusion and its end leave alone."""
+    return {"spec": node["spec"], "mark": _mark(node)}
+
+
+def _rest(node: Manifest, *, without: Collection[str] = ()) -> Manifest:
+    """All of a node that is none of the portal's business. ``without``: labels that the act may change."""
+    ours = {*OURS, *without}
     metadata, spec = node["metadata"], node["spec"]
     return {
         **node,
         "metadata": {
             **{key: value for key, value in metadata.items() if key != "resourceVersion"},
-            "labels": {key: value for key, value in metadata["labels"].items() if key not in OURS},
+            "labels": {key: value for key, value in metadata["labels"].items() if key not in ours},
             "annotations": {k: v for k, v in metadata.get("annotations", {}).items() if k not in ANNOTATIONS},
         },
         "spec": {key: value for key, value in spec.items() if key not in ("unschedulable", "taints")},

@@ -87,9 +87,12 @@ def mode(bed: Bed, chance: random.Random) -> None:
 
 
 def exclude(bed: Bed, chance: random.Random) -> None:
-    """Somebody says hands off, or takes it back."""
+    """Somebody says hands off, or takes it back: by the portal or with kubectl."""
     name = chance.choice(bed.names)
-    if bed.there(name):
+    if chance.random() < 0.5:
+        verb = chance.choice(("exclude", "end_exclusion", "end_exclusion"))
+        _may(lambda: services.request(bed.node(name), verb, actor=chance.choice(PEOPLE), reason="so", now=bed.now))
+    elif bed.there(name):
         bed.kube.label_node(name, {"kcover.io/exclude": chance.choice(("true", None, None))})
 
 
