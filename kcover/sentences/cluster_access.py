@@ -48,6 +48,10 @@ SENTENCES: Mapping[str, str] = {
     "cluster_exists": _("cluster {cluster} already exists; choose another name"),
     "cluster_added_meanwhile": _("another cluster with this name was added at the same time; choose another name"),
     "cluster_in_cluster_taken": _("cluster {cluster} is the one that the portal runs in"),
+    "cluster_runs_outside": _("the portal does not run in a Kubernetes cluster; give a kubeconfig"),
+    "cluster_added_paused": _("a new cluster cannot be paused; add it in shadow mode"),
+    "cluster_access_twice": _("give a kubeconfig or in_cluster, not both"),
+    "cluster_not_added": _("the cluster was not added: {why}"),
     # Why the test of a cluster found no API server.
     "cluster_credentials_refused": _("The API server rejects the credentials (401). Create a new token."),
     "cluster_call_forbidden": _("The API server forbids the request (403). The account has no rights."),

@@ -47,7 +47,7 @@ relaxed = csp_replace({"style-src": [SELF, "'unsafe-inline'"], "img-src": [SELF,
 urlpatterns = [
     path("schema/", SpectacularAPIView.as_view(), name="schema"),
     path("docs/", relaxed(Docs.as_view(url_name="api:schema")), name="docs"),
-    path("v1/clusters", clusters.Clusters.as_view(LIST), name="clusters"),
+    path("v1/clusters", clusters.Clusters.as_view({**LIST, "post": "create"}), name="clusters"),
     path("v1/clusters/<slug:name>", clusters.Clusters.as_view({**ITEM, "patch": "partial_update"}), name="cluster"),
     path("v1/clusters/<slug:name>/test", cluster_tests.ClusterTest.as_view(), name="cluster-test"),
     path("v1/clusters/<slug:name>/guards", safety.Guards.as_view(), name="cluster-guards"),

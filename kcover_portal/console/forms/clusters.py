@@ -1,20 +1,16 @@
 """The form that adds a cluster."""
 
-import os
 from typing import Any
 
 from django import forms
 from django.utils.translation import gettext_lazy
 
-from kcover import reasons
 from kcover_portal.console.forms import widgets
-from kcover_portal.fleet.models import Cluster
-from kcover_portal.fleet.services import kubeconfig
+from kcover_portal.fleet.services import kubeconfig, registry
 from kcover_portal.lib import localization
 from kcover_portal.runtime.models import Mode
 
 BY_KUBECONFIG, INSIDE = "kubeconfig", "in-cluster"
-MODES = [(mode, label) for mode, label in Mode.choices if mode != Mode.PAUSED]
 
 
 class NewCluster(forms.Form):
@@ -50,7 +46,7 @@ class NewCluster(forms.Form):
         help_text=gettext_lazy("Leave blank for the current context."),
     )
     mode = forms.ChoiceField(
-        choices=MODES,
+        choices=registry.FIRST_MODES,
         initial=Mode.SHADOW,
         label=gettext_lazy("Mode"),
         widget=widgets.select(),
@@ -60,7 +56,7 @@ class NewCluster(forms.Form):
     def __init__(self, data: Any = None) -> None:
         super().__init__(data)
         self.read: kubeconfig.Kubeconfig | None = None
-        if not is_inside():
+        if not registry.runs_inside():
             del self.fields["access"]
 
     @property
@@ -70,16 +66,16 @@ class NewCluster(forms.Form):
 
     def clean_name(self) -> str:
         name: str = self.cleaned_data["name"]
-        if Cluster.objects.filter(name=name).exists():
-            raise forms.ValidationError(localization.say(reasons.of("cluster_exists", cluster=name)))
+        if taken := registry.name_taken(name):
+            raise forms.ValidationError(localization.say(taken))
         return name
 
     def clean(self) -> dict[str, Any]:
         """Reads the kubeconfig."""
         given = super().clean() or self.cleaned_data
         if self.inside:
-            if taken := Cluster.objects.filter(in_cluster=True).first():
-                self.add_error("access", localization.say(reasons.of("cluster_in_cluster_taken", cluster=taken.name)))
+            if objection := registry.inside_objection():
+                self.add_error("access", localization.say(objection))
             return given
         try:
             self.read = kubeconfig.read_pasted(given.get("kubeconfig", ""), context=given.get("context", ""))
@@ -96,8 +92,3 @@ class NewCluster(forms.Form):
             "context": context,
             "mode": self.cleaned_data["mode"],
         }
-
-
-def is_inside() -> bool:
-    """Returns whether this process runs in a Kubernetes cluster."""
-    return bool(os.environ.get("KUBERNETES_SERVICE_HOST"))

@@ -1,5 +1,6 @@
 """Registers and removes clusters; both are in the audit log."""
 
+import os
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
@@ -15,6 +16,7 @@ from kcover_portal.ledger import services as ledger
 from kcover_portal.lib import doorbell, localization
 from kcover_portal.runtime.models import Mode
 
+FIRST_MODES = [(mode, label) for mode, label in Mode.choices if mode != Mode.PAUSED]  # of a new cluster
 SECRETS = ("kubeconfig", "read_kubeconfig")
 Companion = Callable[[datetime], None]
 _companions: list[Companion] = []
@@ -71,6 +73,24 @@ def add(
             companion(now)
     doorbell.publish("cluster", cluster.pk, cluster=name)
     return cluster
+
+
+def name_taken(name: str) -> reasons.Reason | None:
+    """Why no other cluster can have this name; None if it is free."""
+    return reasons.of("cluster_exists", cluster=name) if Cluster.objects.filter(name=name).exists() else None
+
+
+def inside_objection() -> reasons.Reason | None:
+    """Why the cluster that the portal runs in cannot be added; None if it can."""
+    if not runs_inside():
+        return reasons.of("cluster_runs_outside")
+    taken = Cluster.objects.filter(in_cluster=True).first()
+    return reasons.of("cluster_in_cluster_taken", cluster=taken.name) if taken else None
+
+
+def runs_inside() -> bool:
+    """Returns whether this process runs in a Kubernetes cluster."""
+    return bool(os.environ.get("KUBERNETES_SERVICE_HOST"))
 
 
 def _check_process(fields: Mapping[str, Any]) -> None:

@@ -117,6 +117,8 @@ _WORDS_OF_SENTENCE: Mapping[str, str] = {
     "job_recovery_forbids": "job_recovery",
     "job_selector_invalid": "namespace key value",
     "json_constant": "null",
+    "cluster_access_twice": "kubeconfig in_cluster",
+    "cluster_runs_outside": "kubeconfig",
     "kubeconfig_auth_provider": "kubeconfig auth provider",
     "kubeconfig_credentials": "kubeconfig",
     "kubeconfig_field_unsupported": "kubeconfig",

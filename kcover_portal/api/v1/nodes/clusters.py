@@ -9,7 +9,7 @@ import django_filters as filters
 from django.db.models import QuerySet
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -25,6 +25,8 @@ from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require, step_up
 from kcover_portal.api.v1 import base, deadlines
 from kcover_portal.api.v1.masked_fields import MaskedTextField
+from kcover_portal.api.v1.nodes import new_clusters
+from kcover_portal.api.v1.nodes.cluster_tests import ClusterAccessSerializer
 from kcover_portal.api.v1.reason_fields import ReasonSerializer, SentenceField
 from kcover_portal.api.v1.rescues import changes
 from kcover_portal.fleet.models import MAX_NCCL_EVERY, OBJECT_NAME, Cluster
@@ -98,6 +100,14 @@ class ClusterSerializer(serializers.ModelSerializer[Cluster]):
         seen: accounts.Scope | None = self.context.get("scope")
         shown = super().to_representation(instance)
         return shown if seen is None or instance in seen else {**shown, "watch_error": "", "watch_error_reason": None}
+
+
+class NewClusterSerializer(ClusterSerializer, new_clusters.AddedAccessMixin):
+    """A cluster that was just added, and what its access allows."""
+
+    class Meta:
+        model = Cluster
+        fields = (*ClusterSerializer.Meta.fields, "access")
 
 
 class ClusterFilter(filters.FilterSet):
@@ -248,6 +258,27 @@ class Clusters(base.ReadViewSet[Cluster]):
     def get_serializer_context(self) -> dict[str, Any]:
         """Adds what the caller sees."""
         return {**super().get_serializer_context(), "scope": accounts.scope(principal(self.request))}
+
+    @extend_schema(
+        parameters=[OpenApiParameter("dry_run", bool, description="test the access without adding the cluster")],
+        request=new_clusters.NewClusterBody,
+        responses={200: ClusterAccessSerializer, 201: NewClusterSerializer},
+    )
+    def create(self, request: Request) -> Response:
+        """Tests the access and adds the cluster (201), or with ``dry_run`` only tests it (200).
+
+        A cluster that cannot be reached is not added; missing rights are no obstacle. Requires an admin of all
+        clusters. The audit log records each test. 429 while a test of the same caller is running.
+        """
+        base.known_only(request, ("dry_run",))
+        require(request, Verb.CONFIGURE, None)
+        step_up(request)
+        if base.flag(request, "dry_run"):
+            _row, access = new_clusters.tested(request)
+            return Response(ClusterAccessSerializer(access).data)
+        made, access = new_clusters.add(request)
+        context = {**self.get_serializer_context(), "access": access}
+        return Response(NewClusterSerializer(made, context=context).data, status=201)
 
     @extend_schema(request=ClusterBody, responses={200: ClusterSerializer, 202: changes.PendingChangeSerializer})
     def partial_update(self, request: Request, name: str) -> Response:
