@@ -72,7 +72,7 @@ SENTENCES: Mapping[str, str] = {
     "feature_pairTests": _("Pair tests by Jobs"),
     "feature_readEvents": _("Read Events as a source of faults"),
     "feature_writeEvents": _("Write an Event for each step"),
-    "feature_podLogs": _("Read the logs of pods in all namespaces"),
+    "feature_podLogs": _("Read the logs of pods"),
     "feature_agentTokens": _("Agents that authenticate with the token of their pod"),
     "feature_preflightReports": _("Preflight reports as objects"),
     "feature_policyObjects": _("Policies as objects"),

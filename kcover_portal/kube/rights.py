@@ -47,11 +47,12 @@ class Feature:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Namespaces:
-    """Where the portal creates objects in a cluster."""
+    """Where the portal creates objects in a cluster. ``pod_logs``: where it reads logs of pods; empty: not known."""
 
     jobs: str = "kcover-jobs"
     preflight: str = "kcover-preflight"
     events: str = "kce-rescue-system"
+    pod_logs: tuple[str, ...] = ()
 
 
 def features(place: Namespaces) -> tuple[Feature, ...]:
@@ -75,7 +76,12 @@ def features(place: Namespaces) -> tuple[Feature, ...]:
         Feature("preflightReports", _each("list", "kcover.io", "preflightreports")),
         Feature("policyObjects", tuple(_policy_objects())),
         Feature("ledgerLease", _each("create get patch", "coordination.k8s.io", "leases", place.jobs)),
-        Feature("podLogs", _each("get", core, "pods/log"), Need.OPTIONAL, "deploy/pod-logs.yaml"),
+        Feature(
+            "podLogs",
+            tuple(Right("get", core, "pods/log", namespace) for namespace in place.pod_logs or ("",)),
+            Need.OPTIONAL,
+            "deploy/pod-logs.yaml",
+        ),
         Feature(
             "nvsentinel",
             (*_each("create get list", janitor, "rebootnodes"), *_each("create get list", janitor, "gpuresets")),

@@ -7,8 +7,11 @@ class SourcesConfig(AppConfig):
     name = "kcover_portal.sources"
 
     def ready(self) -> None:
-        """Registers the sources of a new cluster, the queries of steps to Prometheus, and the names of its sources."""
-        from kcover_portal.fleet.services import registry  # noqa: PLC0415 - models cannot be imported earlier
+        """Registers what other apps ask sources for: a new cluster, steps, rules, and the test of an access."""
+        from kcover_portal.fleet.services import (  # noqa: PLC0415 - models cannot be imported earlier
+            cluster_access,
+            registry,
+        )
         from kcover_portal.policies.queries import name_by  # noqa: PLC0415
         from kcover_portal.rescue.step.jobs import checkpoint_times  # noqa: PLC0415
         from kcover_portal.sources import queries  # noqa: PLC0415
@@ -16,4 +19,5 @@ class SourcesConfig(AppConfig):
 
         registry.add_with(make_watched_sources)
         checkpoint_times.look_up_with(look_up_checkpoints)
+        cluster_access.reads_logs_in(queries.log_namespaces)
         name_by(SOURCE, queries.prometheus_names)

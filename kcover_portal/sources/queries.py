@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from django.db.models import F, Q, QuerySet
 
 from kcover import reasons
-from kcover.sources import prometheus, settings
+from kcover.sources import pod_log, prometheus, settings
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.lib.prepared import Prepared
 from kcover_portal.sources.models import Source, TakenEvent
@@ -28,6 +28,12 @@ def named(name: str) -> Source | None:
 def prometheus_names() -> frozenset[str]:
     """The names that a rule's ``checkpointSource`` may use, of all clusters."""
     return frozenset(Source.objects.filter(kind=Source.Kind.PROMETHEUS).values_list("name", flat=True))
+
+
+def log_namespaces(cluster: Cluster) -> list[str]:
+    """The namespaces of this cluster whose pods' logs are read."""
+    rows = Source.objects.filter(cluster=cluster, kind=Source.Kind.POD_LOGS, enabled=True)
+    return [name for row in rows for name in row.settings.get("pod_namespaces", pod_log.DEFAULT_NAMESPACES)]
 
 
 def watched(cluster: Cluster, kind: str) -> Source | None:

@@ -1,7 +1,7 @@
 """The test of the access to a cluster: whether its API server answers, and which rights the account has there."""
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -24,6 +24,8 @@ SECONDS: Final = 10.0  # for the whole test; pages wait for 15 s
 THREADS: Final = 6
 LIST_NODES: Final = port.Right("list", "", "nodes")
 T = TypeVar("T")
+LogNamespaces = Callable[[Cluster], Collection[str]]
+_log_namespaces: list[LogNamespaces] = []
 
 
 class State(StrEnum):
@@ -83,10 +85,18 @@ class Access:
         return self.unreachable is None and all(one.state == State.GRANTED for one in needed)
 
 
+def reads_logs_in(find: LogNamespaces) -> None:
+    """Registers where an app reads logs of pods. It calls this at start."""
+    _log_namespaces.append(find)
+
+
 def namespaces(cluster: Cluster) -> rights.Namespaces:
-    """Where the portal creates objects in this cluster."""
+    """Where the portal creates objects in this cluster, and reads logs of pods."""
     return rights.Namespaces(
-        jobs=cluster.job_namespace, preflight=cluster.nccl_namespace, events=cluster.event_namespace
+        jobs=cluster.job_namespace,
+        preflight=cluster.nccl_namespace,
+        events=cluster.event_namespace,
+        pod_logs=tuple(sorted({name for find in _log_namespaces for name in find(cluster)})),
     )
 
 

@@ -8,6 +8,7 @@ from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.kube import port
 from kcover_portal.ledger.models import Entry
+from kcover_portal.sources.models import Source
 from tests.portal.api.conftest import Api, person, problem
 
 pytestmark = pytest.mark.django_db
@@ -32,6 +33,22 @@ def test_the_rights_of_a_cluster_are_tested(east: Cluster, now: datetime) -> Non
     assert (features["mark"]["state"], features["mark"]["manifest"]) == ("missing", "deploy/rbac.yaml")
     assert b"hush" not in answer.content  # the kubeconfig
     assert Entry.objects.get(verb="cluster.tested").data["missing"] == ["mark"]
+
+
+def test_logs_of_pods_are_asked_for_in_the_namespaces_of_the_sources(east: Cluster, now: datetime) -> None:
+    admin = person("ann", "admin", now)
+
+    def asked() -> list[str]:
+        fleet.connect(east).forbidden = {port.Right("get", "", "pods/log", name) for name in ("", "a", "b", "default")}
+        features = admin.post("clusters/east/test").json()["features"]
+        [found] = [one["missing"] for one in features if one["name"] == "podLogs"]
+        return [right["namespace"] for right in found]
+
+    assert asked() == [""]
+    for name, settings in (("one", {"pod_namespaces": ["b", "a"]}), ("two", {}), ("off", {"pod_namespaces": ["c"]})):
+        more = {"settings": settings, "enabled": name != "off", "created_by": "user:ann", "created_at": now}
+        Source.objects.create(name=name, kind="pod-logs", cluster=east, **more)
+    assert asked() == ["a", "b", "default"]
 
 
 def test_an_unusable_cluster_has_a_reason(west: Cluster, now: datetime) -> None:
