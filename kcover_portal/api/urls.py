@@ -11,7 +11,15 @@ from kcover_portal.api.docs import Docs
 from kcover_portal.api.v1 import base, policies, scopes, status
 from kcover_portal.api.v1.checks import checks, preflight, preflight_gate, preflight_plans, validations
 from kcover_portal.api.v1.jobs import jobs
-from kcover_portal.api.v1.nodes import cluster_tests, clusters, node_history, nodes, probations, standbys
+from kcover_portal.api.v1.nodes import (
+    cluster_tests,
+    clusters,
+    node_history,
+    node_work,
+    nodes,
+    probations,
+    standbys,
+)
 from kcover_portal.api.v1.people import account, namespace_routes, notifications, roles, saved_views, tokens
 from kcover_portal.api.v1.record import audit, audit_sinks, evidence, proofs, reports, signing_keys
 from kcover_portal.api.v1.repairs import jira_events, mail_replies, parts, repairs, vendor_events
@@ -66,6 +74,7 @@ urlpatterns = [
         name="node-probation-end",
     ),
     path("v1/nodes/<slug:cluster>/<str:name>/figures", node_history.NodeFigures.as_view(), name="node-figures"),
+    path("v1/nodes/<slug:cluster>/<str:name>/work", node_work.NodeWorkView.as_view(), name="node-work"),
     path("v1/nodes/<slug:cluster>/<str:name>/history", node_history.NodeHistory.as_view(), name="node-history"),
     path("v1/nodes/<slug:cluster>/<str:name>/<slug:verb>", node_actions.NodeAct.as_view(), name="node-act"),
     path("v1/scopes/preview", scopes.ScopePreview.as_view(), name="scopes-preview"),

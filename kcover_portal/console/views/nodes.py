@@ -33,7 +33,6 @@ from kcover_portal.console.reads import (
     needs,
     node_acts,
     node_strip,
-    node_work,
     not_ready,
     safety,
     system,
@@ -56,7 +55,7 @@ from kcover_portal.rescue.control import requests
 from kcover_portal.rescue.models import Decision, Rescue
 from kcover_portal.rescue.queries import burn_ins, probations
 from kcover_portal.runtime.services import concurrency_limits
-from kcover_portal.shared_reads import node_status
+from kcover_portal.shared_reads import node_status, node_work
 
 PAGE_ROWS = 50
 DASHBOARD_SHOWS = timedelta(hours=24)

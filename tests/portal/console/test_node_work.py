@@ -45,7 +45,7 @@ def test_a_cluster_that_does_not_answer_is_shown_as_silent(make, person):
     world.kube.fail("list_pods", port.Unavailable("down"))
     found = person("viewer").get(WORK)
     assert (found.status_code, found.context["work"].pods) == (200, ())
-    assert found.context["work"].silence
+    assert found.context["work"].unavailable.code == "cluster_unavailable"
 
 
 def test_the_opening_of_a_rescue_is_once_in_the_timeline(make, person):

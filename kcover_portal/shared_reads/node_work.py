@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from kcover import reasons
 from kcover.decisions import match
 from kcover.policy import modes
 from kcover_portal.accounts import queries as accounts
@@ -12,7 +13,6 @@ from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
 from kcover_portal.jobs import queries as jobs
 from kcover_portal.kube import port
-from kcover_portal.lib import localization
 from kcover_portal.policies import queries as policies
 from kcover_portal.rescue.actions import drain
 from kcover_portal.rescue.step import errors
@@ -30,7 +30,7 @@ class NodePod:
 
 @dataclass(frozen=True, slots=True)
 class NodeWork:
-    """The jobs and pods of a node, pods with GPUs first. ``silence``: why the cluster's answer is missing, or "".
+    """The jobs and pods of a node, pods with GPUs first. ``unavailable``: why the cluster's answer is missing.
 
     ``more``: how many pods are left out.
     """
@@ -38,7 +38,7 @@ class NodeWork:
     jobs: Sequence[jobs.JobView]
     pods: Sequence[NodePod]
     more: int
-    silence: str
+    unavailable: reasons.Reason | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def of(node: Node, scope: accounts.Scope, *, now: datetime) -> NodeWork:
     try:
         found = [pod for pod in fleet.connect(node.cluster).list_pods(node=node.name) if not pod.terminal]
     except port.KubeError as error:
-        return NodeWork((), (), 0, localization.say(errors.reason_of(error)))
+        return NodeWork((), (), 0, errors.reason_of(error))
     views, _silent = jobs.jobs([node.cluster], scope, now=now)
     moving = {pod.uid for pod in drain.in_the_way(found)}
     found.sort(key=lambda pod: (-pod.gpus, pod.uid not in moving, pod.namespace, pod.name))
@@ -62,7 +62,6 @@ def of(node: Node, scope: accounts.Scope, *, now: datetime) -> NodeWork:
         [job for job in views if node.name in job.nodes],
         [NodePod(pod, pod.uid in moving) for pod in found[:MAX_PODS]],
         max(0, len(found) - MAX_PODS),
-        "",
     )
 
 
