@@ -2,20 +2,20 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from django.db.models import Count, F, Max, Min, Q, QuerySet, Sum
+from django.db.models import Count, Q, QuerySet
 from django.urls import reverse
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _, gettext_lazy, ngettext
 
 from kcover_portal.console.fault_names import fault_name
-from kcover_portal.incidents.models import STORM, Incident
+from kcover_portal.incidents.models import Incident
+from kcover_portal.shared_reads import incident_groups
 
 MAX_CODES: Final = 4  # named in a row of another grouping
-NEAR: Final = timedelta(hours=1)  # between a fault and the last look at the node's jobs
 
 GROUPINGS: Final[Mapping[str, str | Promise]] = {
     "fault": gettext_lazy("By fault"),
@@ -48,11 +48,9 @@ class IncidentGroup:
 
 @dataclass(frozen=True, slots=True)
 class _By:
-    """How a grouping reads its rows: its title, columns, the rows that take part, and a row's subject."""
+    """How a grouping is shown: its title, and a row's subject."""
 
     title: str | Promise
-    columns: tuple[str, ...]
-    where: Q
     subject: Callable[[dict[str, Any]], tuple[str, str, str, dict[str, str]]]
 
 
@@ -61,35 +59,14 @@ def title(by: str) -> str | Promise:
     return _GROUPINGS[by].title
 
 
-def groups(rows: QuerySet[Incident], by: str) -> QuerySet[Any]:
-    """The groups as rows of the database, those with open incidents first, then the latest; for ``shown``."""
-    how = _GROUPINGS[by]
-    found: QuerySet[Any] = (
-        rows.exclude(kind=STORM)
-        .filter(how.where)
-        .order_by()
-        .values(*how.columns)
-        .annotate(
-            incidents=Count("pk", distinct=True),
-            opened=Count("pk", filter=Q(state=Incident.State.OPEN, is_user_fault=False), distinct=True),
-            on=Count("node", distinct=True),
-            lines=Sum("count"),
-            first=Min("opened_at"),
-            last=Max("last_at"),
-        )
-        .order_by("-opened", "-last", *how.columns)
-    )
-    return found
-
-
 def shown(page: Sequence[dict[str, Any]], rows: QuerySet[Incident], by: str) -> list[IncidentGroup]:
     """The groups of a page for people; one more query for the faults of each."""
-    how = _GROUPINGS[by]
-    codes = _codes(page, rows, how) if by != "fault" else {}
+    columns = incident_groups.GROUPINGS[by].columns
+    codes = _codes(page, rows, by) if by != "fault" else {}
     found = []
     for row in page:
-        label, detail, address, query = how.subject(row)
-        names = codes.get(tuple(row[column] for column in how.columns), [])
+        label, detail, address, query = _GROUPINGS[by].subject(row)
+        names = codes.get(tuple(row[column] for column in columns), [])
         found.append(
             IncidentGroup(
                 label=label,
@@ -109,14 +86,12 @@ def shown(page: Sequence[dict[str, Any]], rows: QuerySet[Incident], by: str) -> 
     return found
 
 
-def _codes(page: Sequence[dict[str, Any]], rows: QuerySet[Incident], how: _By) -> dict[tuple[Any, ...], list[str]]:
+def _codes(page: Sequence[dict[str, Any]], rows: QuerySet[Incident], by: str) -> dict[tuple[Any, ...], list[str]]:
     """The names of the faults of each group, the most frequent first."""
-    wanted = Q(pk__in=())
+    columns, wanted = incident_groups.GROUPINGS[by].columns, Q(pk__in=())
     for row in page:
-        wanted |= Q(**{column: row[column] for column in how.columns})
-    pairs = (
-        rows.exclude(kind=STORM).filter(how.where).filter(wanted).order_by().values_list(*how.columns, "kind", "code")
-    )
+        wanted |= Q(**{column: row[column] for column in columns})
+    pairs = incident_groups.members(rows, by).filter(wanted).values_list(*columns, "kind", "code")
     counted = pairs.annotate(n=Count("pk", distinct=True)).order_by("-n", "kind", "code")
     found: dict[tuple[Any, ...], list[str]] = {}
     for *key, kind, code, _number in counted:
@@ -147,16 +122,9 @@ def _job(row: dict[str, Any]) -> tuple[str, str, str, dict[str, str]]:
     return job, f"{cluster}, {nodes}", page, {}
 
 
-_ON_NODE = Q(node__isnull=False)
 _GROUPINGS: Final[Mapping[str, _By]] = {
-    "fault": _By(gettext_lazy("Fault"), ("kind", "code"), _ON_NODE, _fault),
-    "node": _By(gettext_lazy("Node"), ("cluster__name", "node__name"), _ON_NODE, _node),
-    "gpu": _By(gettext_lazy("GPU"), ("cluster__name", "node__name", "gpu_uuid"), _ON_NODE & ~Q(gpu_uuid=""), _gpu),
-    "job": _By(
-        gettext_lazy("Job"),
-        ("cluster__name", "node__jobs_seen__job"),
-        Q(node__jobs_seen__job__gt="", node__jobs_seen__at__gte=F("opened_at") - NEAR)
-        & Q(node__jobs_seen__at__lte=F("last_at") + NEAR),
-        _job,
-    ),
+    "fault": _By(gettext_lazy("Fault"), _fault),
+    "node": _By(gettext_lazy("Node"), _node),
+    "gpu": _By(gettext_lazy("GPU"), _gpu),
+    "job": _By(gettext_lazy("Job"), _job),
 }

@@ -30,6 +30,7 @@ from kcover_portal.jobs import queries as jobs
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue import queries as rescues_of, services as rescue
 from kcover_portal.runtime.services import concurrency_limits
+from kcover_portal.shared_reads import incident_groups as groups_of_incidents
 
 PAGE_ROWS = 50
 MAX_OCCURRENCES = 50
@@ -66,7 +67,7 @@ def _one_by_one(request: Request, found: lists.ListResult) -> dict[str, Any]:
 
 
 def _grouped(request: Request, found: lists.ListResult) -> dict[str, Any]:
-    page = _page(request, incident_groups.groups(found.rows, found.group))
+    page = _page(request, groups_of_incidents.groups(found.rows, found.group))
     return {
         "page": page,
         "groups": incident_groups.shown(list(page.object_list), found.rows, found.group),
