@@ -22,6 +22,7 @@ COMMANDS = [
 ]
 INSTALL = ROOT / "docs" / "operations" / "install" / "install.md"
 CHART_PAGE = ROOT / "docs" / "operations" / "install" / "chart.md"
+PODS_PAGE = CHART_PAGE.with_name("pods.md")
 
 
 def documented_values() -> dict[str, Any]:
@@ -80,6 +81,16 @@ def test_values_that_the_page_names_exist() -> None:
         "jobChangePolicy",
         "nodeChangePolicy",
     }
+
+
+def test_values_of_the_page_about_pods_exist_and_its_blocks_are_taken() -> None:
+    page = PODS_PAGE.read_text(encoding="utf-8")
+    heads = {path.partition(".")[0] for path in paths(chart.defaults())}
+    named = {name for name in re.findall(r"`([a-zA-Z]+(?:\.[a-zA-Z]+)*)`", page) if name.partition(".")[0] in heads}
+    assert len(named) > 20
+    assert named <= set(paths(chart.defaults()))
+    for block in re.findall(r"```yaml\n(.+?)```", page, re.DOTALL):
+        assert render(merged(dict(LEAST), yaml.safe_load(block)))
 
 
 def paths(values: dict[str, Any], before: str = "") -> list[str]:
