@@ -25,7 +25,7 @@ from kcover_portal.console.reads.step_facts import duration
 from kcover_portal.console.views import cluster_settings as setting_views
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
-from kcover_portal.fleet.services import cluster_settings, pending_changes
+from kcover_portal.fleet.services import cluster_settings, pauses, pending_changes
 from kcover_portal.runtime.models import Mode
 from kcover_portal.runtime.services import concurrency_limits
 from kcover_portal.shared_reads import maintenance_scopes
@@ -138,7 +138,7 @@ def mode(request: Request, cluster: str) -> HttpResponse:
     form = guard_settings.ClusterMode(
         request.POST or None,
         mode=wanted if wanted in presentation.TABLES["mode"] else row.mode,
-        seen=pending_changes.pause_seen(row),
+        seen=pauses.seen(row),
     )
 
     def change(given: dict[str, Any], now: datetime) -> HttpResponse | None:

@@ -21,7 +21,7 @@ from kcover_portal.console import admission, form_dialog, forms, time_zones
 from kcover_portal.console.access import Request, later, page_of_portal, require, signed_in
 from kcover_portal.console.forms import guard_settings, sign_in
 from kcover_portal.fleet import services
-from kcover_portal.fleet.services import pending_changes
+from kcover_portal.fleet.services import pauses, pending_changes
 from kcover_portal.runtime import queries as runtime
 from kcover_portal.runtime.models import Mode
 from kcover_portal.shared_reads import pack_previews
@@ -131,15 +131,15 @@ def resume(request: Request) -> HttpResponse:
     """Let the portal act again. The dialog shows the pause that it ends, and ends no other."""
     require(request, Verb.RESUME, None)
     paused = runtime.installation()
-    form = guard_settings.Resume(request.POST or None, seen=pending_changes.pause_seen(paused))
+    form = guard_settings.Resume(request.POST or None, seen=pauses.seen(paused))
 
     def do(given: dict[str, Any], now: datetime) -> None:
         told = {"actor": accounts.actor(request.user), "reason": given["reason"], "seen": given["seen"]}
         try:
             pending_changes.resume(None, None, may_loosen=False, now=now, **told)
-        except pending_changes.ChangeRefused:  # the dialog shows the other pause now
+        except pauses.PauseChanged:  # the dialog shows the other pause now
             posted = request.POST.copy()
-            posted["seen"] = pending_changes.pause_seen(runtime.installation())
+            posted["seen"] = pauses.seen(runtime.installation())
             form.data = posted
             raise
 

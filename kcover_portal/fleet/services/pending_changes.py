@@ -3,7 +3,6 @@
 A change that only tightens is effective at once. So is every change by the shell.
 """
 
-import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
@@ -18,7 +17,7 @@ from kcover.values import masked_addresses
 from kcover_portal import encryption
 from kcover_portal.fleet import queries, services
 from kcover_portal.fleet.models import Cluster, PendingChange
-from kcover_portal.fleet.services import cluster_settings, pools
+from kcover_portal.fleet.services import cluster_settings, pauses, pools
 from kcover_portal.ledger import services as ledger
 from kcover_portal.lib import doorbell
 from kcover_portal.lib.errors import FieldError, Refused
@@ -120,35 +119,18 @@ def loosens_guards(cluster: Cluster, patch: object) -> bool:
     return bool(guards.loosened(before, guards.merge(before, patch)))
 
 
-def pause_seen(row: Cluster | Installation) -> str:
-    """A short text that names the mode and the pause of a row as a person sees them; another pause has another one."""
-    at = row.changed_at if isinstance(row, Installation) else None
-    reason = row.reason if isinstance(row, Installation) else row.pause_reason
-    told = "\n".join((row.mode, row.resumes_as, reason, at.isoformat() if at else ""))
-    return hashlib.blake2b(told.encode(), digest_size=8).hexdigest()
-
-
-def _check_pause(row: Cluster | Installation, seen: str) -> None:
-    """Raises ChangeRefused if ``seen`` names another mode or pause than the row has; "" if it is not known."""
-    if seen and seen != pause_seen(row):
-        if row.mode != Mode.PAUSED:
-            raise ChangeRefused(reasons.of("settings_changed_meanwhile"))
-        why = row.reason if isinstance(row, Installation) else row.pause_reason
-        raise ChangeRefused(reasons.of("paused_meanwhile", why=why or "-"))
-
-
 def judged_again(
     kind: str, changes: Mapping[str, Any], *, may_loosen: bool, may_resume: bool = False, seen: str = ""
 ) -> Callable[[Cluster], None]:
     """A check for ``cluster_settings``, under the lock of the cluster's row: two changes at once could loosen together.
 
     ``may_loosen``: the person may make a change that loosens, where no second admin is asked for. ``may_resume``: the
-    person may end a pause, and was asked for what that needs. ``seen``: what the person saw, by ``pause_seen``. Raises
-    ChangeRefused.
+    person may end a pause, and was asked for what that needs. ``seen``: see ``pauses``. Raises ChangeRefused and
+    PauseChanged.
     """
 
     def check(row: Cluster) -> None:
-        _check_pause(row, seen)
+        pauses.check(row, seen)
         loosens = loosens_guards(row, changes) if kind == GUARDS else loosens_settings(row, changes)
         resumes = row.mode == Mode.PAUSED and changes.get("mode", Mode.PAUSED) != Mode.PAUSED
         if (loosens and (row.second_admin or not may_loosen)) or (resumes and not may_resume):
@@ -190,11 +172,11 @@ def resume(
 ) -> None:
     """Resumes automation at once, after a last look under the row's lock whether that is still allowed.
 
-    ``mode``: None for the one before the pause. ``may_loosen``, ``seen``: see ``judged_again``. Raises ChangeRefused.
+    ``mode``: None for the one before the pause. ``may_loosen``, ``seen``: see ``judged_again``. Raises the same.
     """
 
     def check(row: Cluster | Installation) -> None:
-        _check_pause(row, seen)
+        pauses.check(row, seen)
         if loosens_mode(row, mode) and (needs_second(row if isinstance(row, Cluster) else None) or not may_loosen):
             raise ChangeRefused(reasons.of("settings_changed_meanwhile"))
 

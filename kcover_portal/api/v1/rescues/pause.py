@@ -19,7 +19,7 @@ from kcover_portal.api.v1 import base
 from kcover_portal.api.v1.rescues import changes
 from kcover_portal.fleet import queries, services
 from kcover_portal.fleet.models import Cluster
-from kcover_portal.fleet.services import pending_changes
+from kcover_portal.fleet.services import pauses, pending_changes
 from kcover_portal.lib.errors import FieldError
 from kcover_portal.runtime import queries as runtime
 from kcover_portal.runtime.models import Mode
@@ -129,9 +129,9 @@ def _point_to_clusters(request: Request, needed: str) -> None:
 def _mode(cluster: Cluster | None) -> Response:
     if cluster is None:
         whole = runtime.installation()
-        pause = pending_changes.pause_seen(whole)
+        pause = pauses.seen(whole)
         return Response({"cluster": None, "mode": whole.mode, "reason": whole.reason, "pause": pause})
     cluster.refresh_from_db()
     mode, reason = queries.mode_of(cluster)
-    pause = pending_changes.pause_seen(cluster)
+    pause = pauses.seen(cluster)
     return Response({"cluster": cluster.name, "mode": mode, "reason": reason, "pause": pause})
