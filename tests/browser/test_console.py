@@ -184,7 +184,7 @@ def test_the_map_is_grouped_filtered_zoomed_and_walked_by_keys(open_page: Open, 
 def test_mistakes_of_a_policy_are_marked_in_its_margin(open_page: Open):
     page = open_page("/policies/heal/edit/")
     text = page.locator("#text").evaluate("area => area.value")
-    wrong = text.replace("10min", "10 minutes")
+    wrong = text.replace("10min", "10 nights")
     page.locator(".cm-content").evaluate("content => content.focus()")
     # The text comes before the editor hears what is selected. It must not leave that to Chromium, which adds styles.
     page.evaluate("addEventListener('selectionchange', (event) => event.stopImmediatePropagation(), true)")
