@@ -44,10 +44,15 @@ def main(file: pathlib.Path | None) -> int:
 
 def wait_for_stop(signals: int, file: pathlib.Path | None, content: bytes | None) -> None:
     """Returns once a signal has arrived, or once ``file`` has another valid content. Invalid settings are logged once,
-    and the agent goes on with the ones that it has."""
+    and the agent goes on with the ones that it has.
+
+    A content counts when two looks in a row find it: a file that is being written may be valid in between.
+    """
+    before = content
     while not select.select([signals], [], [], None if file is None else FILE_SECONDS)[0]:
-        found = _content(file)
-        if found in (None, content):
+        found, last = _content(file), before
+        before = found
+        if found in (None, content) or found != last:
             continue
         content = found
         try:

@@ -22,6 +22,7 @@ _MAX_DIGITS = 8
 _SECOND_UNITS = ("s", "sec", "secs", "second", "seconds")
 _MAX_WRITTEN = 80  # characters of a text with gaps
 _GAP = re.compile(r"(?<=[^\W\d_])(?:\s*[,，和]\s*|\s+and\s+|\s+)(?=[0-9])")
+_MONTH = re.compile(r"[0-9] *M(?![^\W\d_])")
 _WRITTEN_PART = re.compile(r"([0-9]+) *([^\W\d_]+)")
 # Common spellings of a unit, and the unit they stand for.
 _UNIT_ALIASES = {
@@ -74,7 +75,9 @@ def kce_text(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """The text with KCE's units, without gaps."""
+    """The text with KCE's units, without gaps; "" with a capital M, which may be meant as a month."""
+    if _MONTH.search(text):
+        return ""
     joined = _GAP.sub("", text.strip().lower())
     return _WRITTEN_PART.sub(lambda part: part[1] + _SPELLINGS.get(part[2], part[2]), joined)
 

@@ -72,8 +72,9 @@ def deep_checks() -> None:
     if not every:
         return
     with leases.leading(DEEP_CHECKS, ttl=ROUND_LEASE, clock=timezone.now) as leads:
-        for cluster in log_context.of_each(fleet.clusters_with_labels() if leads else ()):
-            services.begin_again(cluster, every=every, now=timezone.now())
+        for cluster in fleet.clusters_with_labels() if leads else ():
+            with log_context.bound(cluster=cluster.name):
+                services.begin_again(cluster, every=every, now=timezone.now())
 
 
 @shared_task(name="checks.label_nodes")

@@ -4,28 +4,14 @@ They are kept for each thread and asyncio task. Work that is passed to another t
 """
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from types import MappingProxyType
-from typing import Final, Protocol, TypeVar
+from typing import Final
 
 _NONE: Final[Mapping[str, object]] = MappingProxyType({})
 _ids: ContextVar[Mapping[str, object]] = ContextVar("log ids", default=_NONE)
 _ATTRIBUTE: Final = "log_ids"  # of an error: the ids of the work that it ended
-
-
-class _Named(Protocol):
-    name: str
-
-
-Cluster = TypeVar("Cluster", bound=_Named)
-
-
-def of_each(clusters: Iterable[Cluster]) -> Iterator[Cluster]:
-    """The clusters in turn. Log lines of a loop's body carry the name of its cluster."""
-    for cluster in clusters:
-        with bound(cluster=cluster.name):
-            yield cluster
 
 
 @contextlib.contextmanager

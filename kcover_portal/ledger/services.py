@@ -79,15 +79,19 @@ def append(cluster: str, drafts: Sequence[Draft]) -> list[Entry]:
             entries.append(entry)
         _ENTRIES.run(entries)
         _MOVE_HEAD.run({"sequence": head.sequence, "digest": head.digest}, cluster=cluster)
-        transaction.on_commit(functools.partial(_log, cluster, entries), robust=True)
+        # What follows says that a call began.
+        told = [
+            row for row, one in zip(entries, drafts, strict=True) if not isinstance(one.act, audit.ClusterCallBegun)
+        ]
+        transaction.on_commit(functools.partial(_log, cluster, told), robust=True)
     doorbell.publish("audit", entries[-1].pk, cluster=cluster)
     return entries
 
 
 def _log(cluster: str, entries: Sequence[Entry]) -> None:
-    """One line for each act on a node: a cordon, an eviction, a reboot, a refusal. Outcomes say that a call began."""
+    """One line for each act on a node: a cordon, an eviction, a reboot, a refusal."""
     for entry in entries:
-        if (entry.node or entry.rescue) and not entry.verb.endswith(".begun"):
+        if entry.node or entry.rescue:
             ids = {"cluster": cluster, "node": entry.node, "rescue": entry.rescue}
             with log_context.bound(**{name: value for name, value in ids.items() if value}):
                 rescue = f", rescue {entry.rescue}" if entry.rescue else ""

@@ -79,7 +79,7 @@ class StatusPort:
 
     def _is_own(self, request: web.Request) -> bool:
         """Returns whether the request names an address, this machine, a Service of the cluster, or a given name."""
-        host = (request.url.host or "").lower()
+        host = (request.url.host or "").lower().rstrip(".")
         if host in self._names or host.endswith(OWN_ENDS) or "." not in host:
             return True
         try:

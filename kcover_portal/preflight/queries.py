@@ -26,6 +26,15 @@ def expiring(*, now: datetime) -> QuerySet[PreflightRun, int]:
     return rows.values_list("pk", flat=True)
 
 
+def by_cluster(runs: Collection[int]) -> dict[int, list[int]]:
+    """The ids of these runs by the id of their cluster."""
+    found: dict[int, list[int]] = {}
+    rows = PreflightRun.objects.filter(pk__in=runs).order_by("pk").values_list("cluster_id", "pk")
+    for cluster, run in rows if runs else ():
+        found.setdefault(cluster, []).append(run)
+    return found
+
+
 def unreported_verdicts() -> QuerySet[PreflightReport, int]:
     """Returns the ids of reports whose verdict is not reported as a fault yet, oldest first."""
     flagged = (PreflightReport.Verdict.ABNORMAL, PreflightReport.Verdict.SLOW)

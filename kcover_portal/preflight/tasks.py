@@ -16,6 +16,8 @@ from kcover_portal.preflight.services import gate_labels, pair_runs, pair_schedu
 log = logging.getLogger(__name__)
 ROUND_LEASE = timedelta(minutes=2)  # longer than a round may take
 READ_EVERY = 10.0  # seconds
+MAX_ANNOUNCED = 50  # expired runs of a cluster with an Event each, of one sweep
+ANNOUNCED_WITHIN = 60.0  # seconds
 READ_LEASE = timedelta(minutes=5)  # longer than a read may take
 
 
@@ -29,11 +31,20 @@ def report_verdicts() -> None:
 @shared_task(name="preflight.sweep")
 def sweep() -> None:
     """Ends runs past their deadline and reports faults whose wake-up was lost."""
-    for pk in queries.expiring(now=timezone.now()):
-        services.expire(pk, now=timezone.now())
+    expired = [pk for pk in queries.expiring(now=timezone.now()) if services.expire(pk, now=timezone.now())]
+    for cluster_id, runs in queries.by_cluster(expired).items():
+        doorbell.ring("preflight.announce", cluster_id, *runs[:MAX_ANNOUNCED], expires=ANNOUNCED_WITHIN)
     report_verdicts()
     for pk in queries.plans_at_work(now=timezone.now()):
         doorbell.ring("preflight.advance_plan", pk)
+
+
+@shared_task(name="preflight.announce")
+def announce(cluster_id: int, *expired: int) -> None:
+    """Writes Events about runs of one cluster that have expired. A cluster that hangs blocks only one worker thread."""
+    with cluster_turns.turn("preflight events", cluster_id, ttl=ROUND_LEASE) as cluster:
+        if cluster is not None:
+            services.announce(cluster, expired, now=timezone.now())
 
 
 @shared_task(name="preflight.advance_plan")

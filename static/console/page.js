@@ -10,12 +10,16 @@ document.addEventListener("htmx:configRequest", (event) => {
 
 // Reads of a cluster on one page go one after the other: a person has few places for them, and is refused without one.
 let turn = Promise.resolve();
+const waiting = new WeakSet();
 document.addEventListener("htmx:confirm", (event) => {
   const { elt, etc, issueRequest } = event.detail;
-  if (!elt.closest("[data-in-turn]")) return;
+  if (!elt.matches("[data-in-turn]")) return; // a click on a link inside of it waits for nobody
   event.preventDefault();
+  if (waiting.has(elt)) return; // its turn of a minute ago has not come yet
+  waiting.add(elt);
   etc.returnPromise = true;
-  turn = turn.then(() => issueRequest(true)).catch(() => {}); // htmx tells of its errors by events
+  const issue = () => waiting.delete(elt) && elt.isConnected && issueRequest(true);
+  turn = turn.then(issue).catch(() => {}); // htmx tells of its errors by events
 });
 
 // Dialogs: whatever htmx puts into #dialog is shown; [data-closes] shuts it instead of following its link.

@@ -146,6 +146,8 @@ def test_forms_know_seconds():
         (" ", "duration_spaces"),
         ("1 h" + " " * 200 + "5 min", "duration_spaces"),
         ("4000 days", "duration_long"),
+        ("1M", "duration_alias"),  # a month, where it came from
+        ("1 M", "duration_spaces"),
     ],
 )
 def test_what_is_no_duration_for_people_either(text, code):

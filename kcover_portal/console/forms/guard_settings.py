@@ -3,12 +3,14 @@
 The core validates the values (``guards.merge``). These forms only parse them, with times as people write them.
 """
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 from django import forms
 from django.db.models import QuerySet
+from django.http import QueryDict
 from django.utils.translation import gettext as _, gettext_lazy
 
 from kcover import reasons
@@ -18,9 +20,10 @@ from kcover.values.recurrence import Recurrence, RecurrenceError
 from kcover_portal.console.forms import Act, Somewhere, widgets
 from kcover_portal.console.forms.scopes import ScopeFields
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.fleet.services import pauses
 from kcover_portal.lib import localization
 from kcover_portal.lib.errors import FieldError
-from kcover_portal.runtime.models import Mode
+from kcover_portal.runtime.models import Installation, Mode
 
 _MAX_CHARACTERS = 40  # of a time or a limit as people write them
 _LINE = {"class": "form-control", "autocomplete": "off", "spellcheck": "false"}
@@ -135,6 +138,19 @@ class Resume(Act):
     def __init__(self, data: Any = None, *, seen: str) -> None:
         super().__init__(data)
         self.initial["seen"] = seen
+
+
+@contextlib.contextmanager
+def shows_the_pause_anew(form: Resume, row: Cluster | Installation) -> Iterator[None]:
+    """If the pause is another one by now, the form shows that one, and the next try may end it."""
+    try:
+        yield
+    except pauses.PauseChanged:
+        row.refresh_from_db()
+        posted = cast("QueryDict", form.data).copy()
+        posted["seen"] = pauses.seen(row)
+        form.data = posted
+        raise
 
 
 class ClusterMode(Resume):

@@ -26,7 +26,7 @@ PARTS_OF_NODE: Final = {  # the fields of ``audit.NodeShape``
     "labels": gettext_lazy("labels"),
     "boot_id": gettext_lazy("boot ID"),
 }
-MANUAL_VERBS: Final = ("cordon", "uncordon", "drain", "reboot", "release")
+MANUAL_VERBS: Final = ("cordon", "uncordon", "drain", "reboot", "offline", "release")
 MIN_COUNTDOWN = timedelta(seconds=5)  # shorter waits are the engine's own polling and get no countdown
 
 

@@ -153,17 +153,10 @@ def mode(request: Request, cluster: str) -> HttpResponse:
             require(request, Verb.CONFIGURE, row)
             if pending_changes.needs_second(row):
                 return setting_views.ask_second(request, row, "settings", changes, reason=given["reason"])
-        pending_changes.change(
-            row,
-            pending_changes.SETTINGS,
-            changes,
-            may_loosen=loosens,
-            may_resume=resumes,
-            seen=given["seen"],
-            actor=actor,
-            reason=given["reason"],
-            now=now,
-        )
+        told = {"actor": actor, "reason": given["reason"], "seen": given["seen"]}
+        kind = pending_changes.SETTINGS
+        with guard_settings.shows_the_pause_anew(form, row):
+            pending_changes.change(row, kind, changes, may_loosen=loosens, may_resume=resumes, now=now, **told)
         return None
 
     title = _("Mode of %(cluster)s") % {"cluster": row.name}

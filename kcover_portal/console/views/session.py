@@ -135,12 +135,7 @@ def resume(request: Request) -> HttpResponse:
 
     def do(given: dict[str, Any], now: datetime) -> None:
         told = {"actor": accounts.actor(request.user), "reason": given["reason"], "seen": given["seen"]}
-        try:
+        with guard_settings.shows_the_pause_anew(form, paused):
             pending_changes.resume(None, None, may_loosen=False, now=now, **told)
-        except pauses.PauseChanged:  # the dialog shows the other pause now
-            posted = request.POST.copy()
-            posted["seen"] = pauses.seen(runtime.installation())
-            form.data = posted
-            raise
 
     return form_dialog.act(request, form, do, step_up=True, verb="resume", paused=paused, **PAUSE)

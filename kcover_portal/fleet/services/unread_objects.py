@@ -15,7 +15,9 @@ def note(cluster: Cluster, what: str, because: Reason | None) -> None:
     if cluster.unread_objects.get(what) == told:
         return
     with transaction.atomic():
-        row = Cluster.objects.select_for_update().get(pk=cluster.pk)  # another kind is read at the same time
+        row = Cluster.objects.select_for_update().filter(pk=cluster.pk).first()  # another kind is read at the same time
+        if row is None:
+            return
         others = {key: value for key, value in row.unread_objects.items() if key != what}
         cluster.unread_objects = others if told is None else {**others, what: told}
         Cluster.objects.filter(pk=cluster.pk).update(unread_objects=cluster.unread_objects)

@@ -150,15 +150,14 @@ def _weigh(
         try:
             if number >= MAX_OBJECTS_PER_CLUSTER:
                 raise _Refusal(TOO_MANY, reasons.of("policy_objects_many", most=MAX_OBJECTS_PER_CLUSTER))
-            size += len(one.raw_spec)
-            more = 0 if size > MAX_BYTES_PER_CLUSTER else _rules_in(one)
-            if size > MAX_BYTES_PER_CLUSTER or rules + more > MAX_RULES_PER_CLUSTER:
+            larger, named = size + len(one.raw_spec), keys + one.raw_spec.count(b":")
+            if named > MAX_KEYS_PER_CLUSTER:
+                raise _Refusal(TOO_MANY, reasons.of("policy_objects_keys", most=MAX_KEYS_PER_CLUSTER))
+            more = 0 if larger > MAX_BYTES_PER_CLUSTER else _rules_in(one)
+            if larger > MAX_BYTES_PER_CLUSTER or rules + more > MAX_RULES_PER_CLUSTER:
                 limits = {"rules": MAX_RULES_PER_CLUSTER, "size": MAX_BYTES_PER_CLUSTER // 1024 // 1024}
                 raise _Refusal(TOO_MANY, reasons.of("policy_objects_large", **limits))
-            rules += more
-            keys += one.raw_spec.count(b":")
-            if keys > MAX_KEYS_PER_CLUSTER:
-                raise _Refusal(TOO_MANY, reasons.of("policy_objects_keys", most=MAX_KEYS_PER_CLUSTER))
+            rules, size, keys = rules + more, larger, named  # what is left out takes nobody's room
             known = before.get(key)
             weighed[key] = known if known is not None and known.answer.word != TOO_MANY else _read(one)
         except _Refusal as refusal:

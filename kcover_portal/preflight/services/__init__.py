@@ -4,6 +4,7 @@ from kcover_portal.preflight.services.collection import (
     MAX_OPEN_RUNS as MAX_OPEN_RUNS,
     AddedReport as AddedReport,
     Workload as Workload,
+    announce as announce,
     expire as expire,
     prune as prune,
     receive as receive,

@@ -223,22 +223,28 @@ def _end(run: PreflightRun, *, now: datetime, dropped: reasons.Reason | None = N
     log.warning("%s: %s", run, "; ".join(map(str, because)))
 
 
-def expire(run_id: int, *, now: datetime) -> None:
-    """Ends a run past its deadline, unless it has ended by now. An Event in the cluster says so, as of kcover."""
+def expire(run_id: int, *, now: datetime) -> bool:
+    """Ends a run past its deadline; returns False if it has ended by now."""
     with transaction.atomic():
         due = PreflightRun.objects.select_for_update(no_key=True).filter(pk=run_id, state=Waiting, due_at__lte=now)
         run = due.first()
-        if run is None:
+        if run is not None:
+            _end(run, now=now)
+            doorbell.publish("preflight", run.pk, cluster=run.cluster.name)
+    return run is not None
+
+
+def announce(cluster: Cluster, expired: Collection[int], *, now: datetime) -> None:
+    """Writes a Kubernetes Event about each of these runs, as kcover does, until one cannot be written."""
+    for run in PreflightRun.objects.filter(cluster=cluster, pk__in=expired, state=Expired).order_by("pk"):
+        first = run.reports.select_related("node").order_by("at", "pk").first()
+        if first is None:
+            continue
+        why = "; ".join(str(reasons.from_json(each)) for each in run.because)
+        message, name = f"{run.namespace}/{run.workload}: {why}", f"preflight-{run.pk}"
+        event = NodeEvent.about(cluster, first.node, name, EXPIRED_EVENT, message, warning=True, now=now)
+        if not all(node_events.write(cluster, [event])):
             return
-        _end(run, now=now)
-        doorbell.publish("preflight", run.pk, cluster=run.cluster.name)
-    first = run.reports.select_related("node").order_by("at", "pk").first()
-    if first is not None:
-        message = f"{run.namespace}/{run.workload}: {'; '.join(str(reasons.from_json(each)) for each in run.because)}"
-        event = NodeEvent.about(
-            run.cluster, first.node, f"preflight-{run.pk}", EXPIRED_EVENT, message, warning=True, now=now
-        )
-        node_events.write(run.cluster, [event])
 
 
 def _kept(body: Mapping[str, Any], report: preflight.Report) -> dict[str, Any]:

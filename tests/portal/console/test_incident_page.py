@@ -27,10 +27,10 @@ def acts(client: Client, **headers: str) -> list[str]:
 
 def test_an_open_incident_offers_the_acts_that_apply_to_its_node(faulty: World, person: Any) -> None:
     operator = person("operator")
-    assert acts(operator) == ["cordon", "drain", "reboot", "exclude", "close"]
+    assert acts(operator) == ["cordon", "drain", "reboot", "offline", "exclude", "close"]
     faulty.kube.cordon("gpu-1")
     faulty.sync()
-    assert acts(operator, **{"HX-Request": "true"}) == ["uncordon", "drain", "reboot", "exclude", "close"]
+    assert acts(operator, **{"HX-Request": "true"}) == ["uncordon", "drain", "reboot", "offline", "exclude", "close"]
     assert acts(person("viewer")) == []
     Incident.objects.update(state=Incident.State.CLOSED)
     assert acts(operator) == []

@@ -192,6 +192,18 @@ def test_one_cluster_is_paused_and_resumed(person, fleet_of_ten: World):
     assert type(fleet_of_ten.cluster).objects.get().mode == "enforce"
 
 
+def test_a_mode_that_changed_since_the_form_was_opened_is_shown_first(person, fleet_of_ten: World):
+    client = person("operator", name="omar")
+    seen = client.get("/safety/c1/mode/").context["form"]["seen"].value()
+    client.post("/safety/c1/mode/", {"mode": "paused", "reason": "wrong nodes"})
+    given = {"mode": "enforce", "reason": "the drill is over", "seen": seen}
+    refused = client.post("/safety/c1/mode/", given)
+    assert (refused.status_code, type(fleet_of_ten.cluster).objects.get().mode) == (422, "paused")
+    again = given | {"seen": refused.context["form"]["seen"].value()}
+    assert client.post("/safety/c1/mode/", again).status_code == 302
+    assert type(fleet_of_ten.cluster).objects.get().mode == "enforce"
+
+
 # ---------------------------------------------------------------------------------------------------------- maintenance
 
 

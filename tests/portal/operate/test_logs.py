@@ -162,14 +162,6 @@ def test_each_act_on_a_node_is_one_line_with_its_rescue(acts: Any, django_captur
         assert f"{world.cluster.name}/{NODE}, rescue {line['rescue']}" in line["message"]
 
 
-def test_a_loop_over_clusters_names_each_of_them(lines: Any) -> None:
-    for cluster in log_context.of_each([Named("east"), Named("west")]):
-        log.warning("%s does not answer", cluster.name)
-    log.warning("after")
-    east, west, after = lines()
-    assert (east["cluster"], west["cluster"], "cluster" in after) == ("east", "west", False)
-
-
 @pytest.mark.django_db
 def test_a_task_that_cannot_read_a_cluster_names_it() -> None:
     world = World()

@@ -99,6 +99,7 @@ async def test_browsers_are_refused(headers: dict[str, str]) -> None:
         ("[::1]:3333", 200),
         ("localhost:3333", 200),
         ("autopilot-healthchecks.autopilot.svc:3333", 200),
+        ("autopilot-healthchecks.autopilot.svc.cluster.local.:3333", 200),
         ("Checks.example", 200),
     ],
 )

@@ -11,8 +11,9 @@ import pytest
 from kcover import preflight, reasons
 from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident
+from kcover_portal.kube import port
 from kcover_portal.ledger.models import Entry
-from kcover_portal.preflight import services, tasks
+from kcover_portal.preflight import queries, services, tasks
 from kcover_portal.preflight.models import PreflightRefusal, PreflightReport, PreflightRun
 from kcover_portal.preflight.services import collection
 from kcover_portal.runtime.services import retention
@@ -126,12 +127,28 @@ def test_inv_41_missing_reports_mean_incomplete_never_slow(world: World) -> None
         nodes="gpu-1, gpu-2, gpu-3",
     )
     assert not Incident.objects.exists()
+    services.announce(world.cluster, [taken.run.pk], now=world.now)
     [event] = world.kube.list_events().items
     assert (event.reason, event.type, event.involved_name) == ("PreflightExpired", "Warning", "gpu-1")
     assert "3 of 4" in event.message  # kcover's Event says how many were received and expected
-    services.expire(taken.run.pk, now=world.now)
-    assert len(world.kube.called("emit")) == 1
+    assert not services.expire(taken.run.pk, now=world.now)
     assert Entry.objects.filter(verb="preflight.expired").count() == 1
+
+
+def test_a_cluster_that_refuses_one_event_is_asked_for_no_further_one(world: World) -> None:
+    """The sweep wrote them itself: a cluster that hangs held its thread for 25 s a run, and rescues waited."""
+    runs = []
+    for workload in ("a", "b", "c"):
+        for body in reports("both")[:3]:
+            made = receive(world, body, name=workload).run
+        runs.append(made.pk)
+    world.now += timedelta(minutes=30)
+    assert [services.expire(pk, now=world.now) for pk in runs] == [True] * len(runs)
+    assert world.kube.called("emit") == []
+    assert list(queries.by_cluster(runs)) == [world.cluster.pk]
+    world.kube.fail("emit", port.Unavailable("slow"), times=9)
+    services.announce(world.cluster, runs, now=world.now)
+    assert len(world.kube.called("emit")) == 1
 
 
 def test_inv_41_two_nodes_are_suspects_not_two_slow_nodes(world: World) -> None:
