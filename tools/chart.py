@@ -58,10 +58,10 @@ DEVICES: Schema = {
 }
 NAMES: Schema = {"type": "array", "items": NAME}
 ANY_TEXTS: Schema = {"type": "object", "additionalProperties": TEXT}
-# resource.Quantity of Kubernetes, such as 100m, 1.5 or 2Gi.
+# resource.Quantity of Kubernetes, such as 100m, 1.5, 1e9 or 2Gi.
 QUANTITY: Schema = {
-    "type": ["string", "integer"],
-    "pattern": r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$",
+    "type": ["string", "number"],
+    "pattern": r"^[+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+|n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$",
 }
 QUANTITIES: Schema = {"type": "object", "additionalProperties": QUANTITY}
 ANY_OBJECTS: Schema = {"type": "array", "items": {"type": "object"}}
@@ -113,7 +113,7 @@ def agent_settings() -> Schema:
     """The settings of the agent that have no value of their own."""
     names = {name for names, _ in config.SETTINGS.values() for name in names if name.startswith("KCOVER_")}
     # The probe asks at this address.
-    limited = {"KCOVER_AGENT_LISTEN": TEXT | {"pattern": "^(none|[^:]+:[0-9]{1,5}|\\[[0-9a-fA-F:]+\\]:[0-9]{1,5})?$"}}
+    limited = {"KCOVER_AGENT_LISTEN": TEXT | {"pattern": "^(none|.+:[0-9]{1,5})?$"}}
     return closed(dict.fromkeys(sorted(names - AGENT_KEYS), TEXT) | limited)
 
 
@@ -136,6 +136,7 @@ def special() -> dict[str, Schema]:
         "statusPort.namespace": NAME_OR_NONE,
         "statusPort.tokenSecret": NAME_OR_NONE,
         "statusPort.fromNamespaces": NAMES,
+        "statusPort.names": NAMES,
         "namespaces.work": NAMES,
         "agent.url": {"type": "string", "pattern": "^(https?://.+)?$"},
         "agent.vendor": {"enum": ["nvidia", "metax", "amd", ""]},

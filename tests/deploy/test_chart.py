@@ -10,6 +10,7 @@ import helm_python
 import kubernetes_validate
 import pytest
 import yaml
+from kubernetes.utils import parse_quantity
 
 from agents import VERSION, config
 from kcover_portal.config import env, setting_values
@@ -110,6 +111,7 @@ def test_a_value_that_makes_no_sense_is_refused_by_its_name(values, key) -> None
 
 
 NUMBERS = ("", "0", "1", "5", "512", "513", "99999999", "many", "1.5", "-1")
+NUMBERS += ("08", " 8", "8 ", "010", "0513", "+8", "00000000000007", " ", "0x8")
 TEXTS = ("", "true", "shadow", "Shadow", "off", "json", "all", "admins", "read")
 TEXTS += ("https://gpu.example.com/", "https://gpu.example.com/kcover", "gpu.example.com")
 COUNTS = [one.name for one in env.VARIABLES if isinstance(one.read, setting_values.Count)]
@@ -155,6 +157,27 @@ def test_the_portal_reads_its_settings_and_starts_in_shadow_mode(values, tmp_pat
     assert read["KCOVER_MODE"] == "shadow"
     host = urlsplit(str(read["KCOVER_PUBLIC_URL"])).hostname
     assert {host, "kcover-web.kcover-system.svc"} <= set(read["KCOVER_ALLOWED_HOSTS"])  # type: ignore[call-overload]
+
+
+QUANTITIES = ("100m", "1.5", "2Gi", "1e9", "1E3", "1e-3", "5.", ".5", "+1", "100u", "1n", 2, 0.5, 1e9)
+NO_QUANTITIES = ("", "lots", "2GB", "-1", "1 Gi", ".", "1.2.3", "1e", "1ki", "0x1", True)
+
+
+@pytest.mark.parametrize("quantity", QUANTITIES)
+def test_a_quantity_of_kubernetes_is_taken(quantity) -> None:
+    assert parse_quantity(quantity) >= 0
+    made = render(TRIAL | {"web": {"resources": {"requests": {"cpu": quantity}}}})
+    [web] = of_kind(made, "Deployment")["kcover-web"]["spec"]["template"]["spec"]["containers"]
+    assert parse_quantity(web["resources"]["requests"]["cpu"]) == parse_quantity(quantity)
+    made = render(TRIAL | {"postgresql": {"storage": {"size": quantity}}})
+    [claim] = of_kind(made, "StatefulSet")["kcover-postgresql"]["spec"]["volumeClaimTemplates"]
+    assert parse_quantity(claim["spec"]["resources"]["requests"]["storage"]) == parse_quantity(quantity)
+
+
+@pytest.mark.parametrize("quantity", NO_QUANTITIES)
+def test_another_quantity_is_refused(quantity) -> None:
+    with pytest.raises(helm_python.HelmError, match="/web/resources/requests/cpu"):
+        render(LEAST | {"web": {"resources": {"requests": {"cpu": quantity}}}})
 
 
 def test_each_setting_reaches_the_portal(tmp_path) -> None:

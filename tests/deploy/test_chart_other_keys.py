@@ -95,6 +95,16 @@ def test_a_key_of_kcovers_chart_is_answered(values, answer) -> None:
         render(LEAST | values)
 
 
+def test_a_registry_may_have_autopilot_in_a_folders_name() -> None:
+    for repository in ("reg/gpu-autopilot/kcover-portal", "autopilot/portal", "reg/my-autopilot"):
+        made = render(LEAST | {"image": {"repository": repository}})
+        [web] = of_kind(made, "Deployment")["kcover-web"]["spec"]["template"]["spec"]["containers"]
+        assert web["image"].startswith(f"{repository}:")
+    for repository in ("quay.io/autopilot/autopilot", "autopilot"):
+        with pytest.raises(helm_python.HelmError, match=r"agent\.image"):
+            render(LEAST | {"image": {"repository": repository}})
+
+
 def test_the_page_has_each_key_of_autopilots_chart() -> None:
     assert {key for old, _ in ROWS for key in yaml.safe_load(old)} == {
         "namespace",

@@ -2,21 +2,25 @@
 
 import helm_python
 import pytest
+from aiohttp.test_utils import TestClient, TestServer
 from django.core.management import load_command_class
 
 from agents import config
 from kcover_portal.config import env
+from kcover_portal.operate.status_port import StatusPort
 from tests.deploy.chart import AGENT_ONLY, LEAST, TRIAL, Manifest, of_kind, render, texts
 
 OPENSHIFT = {"openshift": {"enabled": True}}
+SERVICE = "autopilot-healthchecks"
 STATUS = {"enabled": True, "tokenSecret": "status", "namespace": "autopilot"}
 
 
 def service(values: Manifest) -> tuple[Manifest, Manifest, Manifest]:
     """Autopilot's Service, the pod behind it and its network policy."""
     made = render(values)
-    found = [of_kind(made, kind)["autopilot-healthchecks"] for kind in ("Service", "Deployment", "NetworkPolicy")]
-    assert {one["metadata"]["namespace"] for one in found} == {values["statusPort"].get("namespace", "kcover-system")}
+    names = {"Service": SERVICE, "Deployment": "kcover-status-port", "NetworkPolicy": SERVICE}
+    found = [of_kind(made, kind)[name] for kind, name in names.items()]
+    assert {one["metadata"]["namespace"] for one in found} == {values["statusPort"].get("namespace") or "kcover-system"}
     return found[0]["spec"], found[1]["spec"]["template"], found[2]["spec"]
 
 
@@ -32,7 +36,7 @@ def test_the_service_answers_at_autopilots_address() -> None:
     assert (port["targetPort"], listens["containerPort"]) == (listens["name"], 3333)
     labels = pod["metadata"]["labels"]
     assert spec["selector"] == policy["podSelector"]["matchLabels"] == labels
-    assert "autopilot-healthchecks" not in of_kind(render(LEAST), "Service")
+    assert SERVICE not in of_kind(render(LEAST), "Service")
 
 
 @pytest.mark.parametrize(
@@ -51,6 +55,36 @@ def test_its_command_is_one_of_the_portal_and_has_the_token_of_the_secret(values
     assert str(given.token_file) == f"{mount['mountPath']}/token"
     [volume] = [one["secret"] for one in pod["spec"]["volumes"] if one["name"] == "token"]
     assert volume["secretName"] == "status"
+
+
+@pytest.mark.parametrize("names", [[], ["status.example.com", "gpu.example.com"]])
+@pytest.mark.parametrize("namespace", ["autopilot", ""])
+async def test_it_answers_at_each_name_of_the_service_and_at_those_of_the_values(names, namespace) -> None:
+    _, pod, _ = service(LEAST | {"statusPort": STATUS | {"names": names, "namespace": namespace}})
+    [container] = pod["spec"]["containers"]
+    command = load_command_class("kcover_portal.operate", "status_port")
+    given = command.create_parser("manage.py", "status_port").parse_args(container["command"][3:])
+    called = f"{SERVICE}.{namespace or 'kcover-system'}"
+    assert given.name == [called, *names]
+    port = StatusPort(portal="http://127.0.0.1:9", token=lambda: "x", names=given.name)
+    async with TestClient(TestServer(port.application())) as client:
+        for name in (SERVICE, called, f"{called}.svc", f"{called}.svc.cluster.local", *names, "10.0.0.7"):
+            answer = await client.get("/status", headers={"Host": f"{name}:3333"})
+            assert answer.status == 502, name  # it asks the portal, which is away
+        assert (await client.get("/status", headers={"Host": "evil.example.com"})).status == 403
+
+
+def test_its_pod_is_not_let_to_the_stores_of_a_trial() -> None:
+    values = TRIAL | {"statusPort": STATUS | {"namespace": ""}}
+    _, pod, _ = service(values)
+    made = render(values)
+    web = of_kind(made, "Deployment")["kcover-web"]["spec"]["template"]["metadata"]["labels"]
+    policies = of_kind(made, "NetworkPolicy")
+    for store in ("kcover-postgresql", "kcover-redis"):
+        [rule] = policies[store]["spec"]["ingress"]
+        [peer] = [one["podSelector"]["matchLabels"] for one in rule["from"]]
+        assert peer.items() <= web.items()
+        assert not peer.items() <= pod["metadata"]["labels"].items()
 
 
 def test_its_pod_has_no_secret_but_the_token_and_no_account() -> None:
@@ -132,6 +166,9 @@ def test_the_cluster_monitoring_scrapes_the_portal_and_shows_its_alerts() -> Non
     [
         ("0.0.0.0:8081", "127.0.0.1"),
         ("[::]:8081", "::1"),
+        ("::1:8081", "::1"),
+        (":::8081", "::1"),
+        ("fd00::7:8081", "fd00::7"),
         ("10.0.0.7:8081", "10.0.0.7"),
         ("127.0.0.1:9413", "127.0.0.1"),
         ("none", None),
@@ -157,7 +194,7 @@ def test_prometheus_scrapes_the_port_that_the_agent_listens_on() -> None:
         "containers"
     ]
     assert container["ports"] == [{"name": "metrics", "containerPort": 8081, "hostPort": 8081}]
-    for listen in ("none", "127.0.0.1:9412", "[::1]:9412", "9412"):
+    for listen in ("none", "127.0.0.1:9412", "[::1]:9412", "::1:9412", "9412"):
         agent["settings"] = {"KCOVER_AGENT_LISTEN": listen}
         with pytest.raises(helm_python.HelmError, match="KCOVER_AGENT_LISTEN"):
             render(LEAST | {"agent": agent})
@@ -175,5 +212,6 @@ def test_multus_gives_an_agent_with_a_network_of_its_own_more_interfaces() -> No
     assert host == "0.0.0.0"  # the kubelet asks at the pod's address
     assert container["livenessProbe"]["httpGet"] == {"port": port, "path": "/healthz"}
     assert container["ports"] == [{"name": "metrics", "containerPort": port}]
-    with pytest.raises(helm_python.HelmError, match=r"agent\.hostNetwork"):
-        render(LEAST | {"agent": agent | {"settings": {"KCOVER_AGENT_LISTEN": "127.0.0.1:9412"}, "podMonitor": {}}})
+    for listen in ("127.0.0.1:9412", "::1:9412"):
+        with pytest.raises(helm_python.HelmError, match=r"agent\.hostNetwork"):
+            render(LEAST | {"agent": agent | {"settings": {"KCOVER_AGENT_LISTEN": listen}, "podMonitor": {}}})

@@ -75,7 +75,7 @@ def test_places_of_the_agent_can_be_chosen() -> None:
 def test_each_container_of_the_portal_trusts_the_ca_that_is_mounted(values) -> None:
     """The names are those that OpenSSL, libpq and requests read."""
     for name, pod in portal(values).items():
-        if name.endswith(("postgresql", "redis", "healthchecks")):
+        if name.endswith(("postgresql", "redis", "status-port")):
             continue
         [volume] = [one for one in pod["spec"]["volumes"] if one["name"] == "ca"]
         source = volume.get("configMap") or volume["secret"]
@@ -107,7 +107,7 @@ def test_annotations_reach_pods_and_accounts() -> None:
     made = pods(EVERYTHING)
     for name, pod in made.items():
         wanted = "k8s.v1.cni.cncf.io/networks" if name == "kcover-agent" else "example.com/scrape"
-        settings = set() if name == "autopilot-healthchecks" else {"kcover.io/settings"}
+        settings = set() if name == "kcover-status-port" else {"kcover.io/settings"}
         assert {wanted, *settings} == set(pod["metadata"]["annotations"])
     accounts = of_kind(render(EVERYTHING), "ServiceAccount")
     for name in ("web", "live", "worker", "beat", "watch"):

@@ -10,8 +10,9 @@ import helm_python
 import pytest
 import yaml
 
+from simulator.kubeapi import access
 from tests.contract import over_http
-from tests.deploy.chart import TRIAL, Manifest, texts
+from tests.deploy.chart import LEAST, TRIAL, Manifest, of_kind, render, texts
 from tests.simulator import api_server
 from tools import chart
 
@@ -27,8 +28,8 @@ def cluster() -> Iterator[api_server.ApiServer]:
 
 def made(cluster: api_server.ApiServer, values: Manifest) -> list[Manifest]:
     """What ``helm install --dry-run=server`` would create."""
-    access = over_http.kubeconfig(cluster.url, "unused")
-    with helm_python.Config(kubeconfig_content=access, namespace=NAMESPACE, storage_driver="memory") as helm:
+    kubeconfig = over_http.kubeconfig(cluster.url, "unused")
+    with helm_python.Config(kubeconfig_content=kubeconfig, namespace=NAMESPACE, storage_driver="memory") as helm:
         release = helm.install(chart.CHART, "kcover", values, namespace=NAMESPACE, dry_run="server")
     return [one for one in yaml.safe_load_all(release["manifest"]) if one]
 
@@ -88,6 +89,47 @@ def test_a_trial_keeps_its_data_in_a_volume_where_the_cluster_makes_one(cluster)
     assert not has_volume(cluster, TRIAL | {"postgresql": {"storage": {"persistent": False}}})
 
 
+def test_a_trial_needs_the_right_to_list_classes_only_to_find_the_default_one(monkeypatch) -> None:
+    monkeypatch.setattr(access, "ANONYMOUS", access.Identity(name="team", verbs=frozenset({"get"})))
+    with api_server.serving(anonymous=True) as limited:
+        with pytest.raises(helm_python.HelmError, match="storageclasses"):
+            made(limited, TRIAL)
+        for storage in ({"className": "slow"}, {"persistent": False}):
+            assert made(limited, TRIAL | {"postgresql": {"storage": storage}})
+
+
+# Values of an older chart, as `helm upgrade --reuse-values` keeps them
+
+LATER = ("openshift", "ca", "statusPort", "pullSecrets", "podSecurityContext", "podAnnotations", "extraEnv")
+LATER += ("dashboards", "engineSecret", "prometheusRule", "extraVolumes", "extraVolumeMounts")
+LATER += ("serviceAccountAnnotations",)
+LATER_OF_AGENT = ("config", "hostNetwork", "podAnnotations", "nodeSelector", "affinity", "extraEnv", "extraVolumes")
+
+
+def test_values_without_later_keys_render_as_by_default() -> None:
+    """null takes a default away."""
+    given = dict.fromkeys(LATER) | {"agent": dict.fromkeys(LATER_OF_AGENT)}
+    without, whole = render(TRIAL | given), render(TRIAL)
+    assert {(one["kind"], one["metadata"]["name"]) for one in without} == {
+        (one["kind"], one["metadata"]["name"]) for one in whole
+    }
+    [agent], [usual] = (of_kind(one, "DaemonSet").values() for one in (without, whole))
+    for spec in (agent["spec"]["template"]["spec"], usual["spec"]["template"]["spec"]):
+        assert spec["hostNetwork"] is True
+        assert spec["containers"][0]["livenessProbe"]["httpGet"]["host"] == "127.0.0.1"
+
+
+@pytest.mark.parametrize("key", LATER)
+def test_values_without_one_later_key_render(key) -> None:
+    assert render(LEAST | {key: None})
+
+
+def test_the_agents_file_may_have_no_data() -> None:
+    found = render(LEAST | {"agent": {"config": {"data": None}}})
+    [container] = of_kind(found, "DaemonSet")["kcover-agent"]["spec"]["template"]["spec"]["containers"]
+    assert "args" not in container
+
+
 def test_an_upgrade_changes_no_volume_of_a_trial(cluster) -> None:
     """Kubernetes refuses a StatefulSet whose volumes change."""
     [first] = [
@@ -99,8 +141,8 @@ def test_an_upgrade_changes_no_volume_of_a_trial(cluster) -> None:
 
 
 def test_the_notes_say_that_a_trial_has_no_volume(cluster) -> None:
-    access = over_http.kubeconfig(cluster.url, "unused")
-    with helm_python.Config(kubeconfig_content=access, namespace=NAMESPACE, storage_driver="memory") as helm:
+    kubeconfig = over_http.kubeconfig(cluster.url, "unused")
+    with helm_python.Config(kubeconfig_content=kubeconfig, namespace=NAMESPACE, storage_driver="memory") as helm:
         release = helm.install(chart.CHART, "kcover", TRIAL, namespace=NAMESPACE, dry_run="server")
     assert "postgresql.storage.className" in str(release)
     assert "no volume" not in texts(TRIAL)["NOTES.txt"]

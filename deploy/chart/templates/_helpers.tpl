@@ -76,11 +76,13 @@ app.kubernetes.io/name: kcover-portal, app.kubernetes.io/instance: {{ include "k
 {{- toYaml (mergeOverwrite $given .Values.settings) -}}
 {{- end }}
 
-{{/* Refuses a number that the portal would refuse: its pods would not start. */}}
+{{/* Refuses a number that the portal would refuse: its pods would not start. Sprig reads one that begins with 0 as octal, the
+     portal does not. */}}
 {{- define "kcover.checkNumbers" -}}
 {{- range $name, $limits := .Files.Get "files/numbers.json" | fromJson -}}
 {{- with get $.Values.settings $name -}}
-{{- if not (and (regexMatch "^[0-9]{1,9}$" .) (ge (int64 .) (int64 $limits.least)) (le (int64 .) (int64 $limits.most))) -}}
+{{- $number := regexReplaceAll "^[+]?0*([0-9])" (trim .) "${1}" -}}
+{{- if not (and (regexMatch "^[0-9]{1,9}$" $number) (ge (int64 $number) (int64 $limits.least)) (le (int64 $number) (int64 $limits.most))) -}}
 {{- fail (printf "settings.%s is %q: write a number from %d to %d" $name . (int64 $limits.least) (int64 $limits.most)) -}}
 {{- end -}}
 {{- end -}}
@@ -138,8 +140,8 @@ volumes:
 
 {{/* "true" with a CA of its own. */}}
 {{- define "kcover.ca" -}}
-{{- if and .Values.ca.configMap .Values.ca.secret }}{{ fail "ca.configMap and ca.secret are both set: name one of them" }}{{ end -}}
-{{- if or .Values.ca.configMap .Values.ca.secret }}true{{ end -}}
+{{- if and (.Values.ca).configMap (.Values.ca).secret }}{{ fail "ca.configMap and ca.secret are both set: name one of them" }}{{ end -}}
+{{- if or (.Values.ca).configMap (.Values.ca).secret }}true{{ end -}}
 {{- end }}
 
 {{- define "kcover.caVolume" -}}
@@ -171,7 +173,8 @@ imagePullSecrets:
 
 {{/* The user of a pod, unless the platform chooses it. Call it with (list . values). */}}
 {{- define "kcover.podSecurity" -}}
-{{- $context := ternary (omit (index . 1) "runAsUser" "runAsGroup" "fsGroup") (index . 1) (index . 0).Values.openshift.enabled -}}
+{{- $context := default dict (index . 1) -}}
+{{- if ((index . 0).Values.openshift).enabled }}{{ $context = omit $context "runAsUser" "runAsGroup" "fsGroup" }}{{ end -}}
 {{- toYaml (merge (dict "runAsNonRoot" true "seccompProfile" (dict "type" "RuntimeDefault")) $context) -}}
 {{- end }}
 
@@ -183,11 +186,16 @@ imagePullSecrets:
 {{- end -}}
 {{- end }}
 
+{{/* "true" unless it is false: values of an older chart do not have it. */}}
+{{- define "kcover.hostNetwork" -}}
+{{- if ne (toString .Values.agent.hostNetwork) "false" }}true{{ end -}}
+{{- end }}
+
 {{/* Where the agent serves /metrics and /healthz: HOST:PORT, empty for none. A file that the chart does not see may say something
      else only if settings say it, too. */}}
 {{- define "kcover.agentListen" -}}
-{{- $own := ternary "127.0.0.1:9412" "0.0.0.0:9412" .Values.agent.hostNetwork -}}
-{{- $listen := default (default $own .Values.agent.config.data.listen) .Values.agent.settings.KCOVER_AGENT_LISTEN -}}
+{{- $own := ternary "0.0.0.0:9412" "127.0.0.1:9412" (empty (include "kcover.hostNetwork" .)) -}}
+{{- $listen := default (default $own ((.Values.agent.config).data).listen) .Values.agent.settings.KCOVER_AGENT_LISTEN -}}
 {{- if ne $listen "none" }}{{ $listen }}{{ end -}}
 {{- end }}
 
@@ -201,7 +209,7 @@ annotations:
 
 {{/* "true" for the processes that decrypt the engine's kubeconfigs. Call it with (list . "worker"). */}}
 {{- define "kcover.hasEngineKey" -}}
-{{- if and (index . 0).Values.engineSecret.name (has (index . 1) (list "worker" "watch")) }}true{{ end -}}
+{{- if and ((index . 0).Values.engineSecret).name (has (index . 1) (list "worker" "watch")) }}true{{ end -}}
 {{- end }}
 
 {{/* The variables of a process beside the ConfigMap, which an entry of env overrides: how it reaches clusters (worker and
@@ -218,7 +226,7 @@ annotations:
 {{- if include "kcover.hasEngineKey" (list $root $process) }}{{ $env = append $env (dict "name" "KCOVER_ENGINE_KEY_FILE" "value" "/etc/kcover-engine/engine_key") }}{{ end -}}
 {{- if and (eq $process "worker") $root.Values.anchor.claim }}{{ $env = append $env (dict "name" "KCOVER_ANCHOR" "value" "/var/lib/kcover/anchor/heads.jsonl") }}{{ end -}}
 {{- if has $process (list "worker" "beat" "watch") }}{{ $env = append $env (dict "name" "KCOVER_HEARTBEAT_FILE" "value" "/tmp/heartbeat") }}{{ end -}}
-{{- with concat $env $root.Values.extraEnv }}env: {{ toJson . }}{{ end -}}
+{{- with concat $env (default list $root.Values.extraEnv) }}env: {{ toJson . }}{{ end -}}
 {{- end }}
 
 {{- define "kcover.mounts" -}}
@@ -297,11 +305,12 @@ affinity:
 {{- end }}
 
 {{/* "true" where a trial's PostgreSQL has a volume: as the StatefulSet already has it, because that cannot change; else where
-     a StorageClass is named or the cluster has a default one. Without an API server to ask, there is one. */}}
+     a StorageClass is named or the cluster has a default one, which only then is asked for: not everybody may list them. Without
+     an API server to ask, there is one. */}}
 {{- define "kcover.persistent" -}}
 {{- $storage := .Values.postgresql.storage -}}
 {{- $classes := dict -}}
-{{- if .Capabilities.APIVersions.Has "storage.k8s.io/v1" }}{{ $classes = lookup "storage.k8s.io/v1" "StorageClass" "" "" }}{{ end -}}
+{{- if and $storage.persistent (not $storage.className) (.Capabilities.APIVersions.Has "storage.k8s.io/v1") }}{{ $classes = lookup "storage.k8s.io/v1" "StorageClass" "" "" }}{{ end -}}
 {{- $found := not (hasKey $classes "items") -}}
 {{- range $classes.items }}{{ if eq "true" (dig "annotations" "storageclass.kubernetes.io/is-default-class" "" .metadata) }}{{ $found = true }}{{ end }}{{ end -}}
 {{- $old := lookup "apps/v1" "StatefulSet" .Release.Namespace (printf "%s-postgresql" (include "kcover.prefix" .)) -}}
