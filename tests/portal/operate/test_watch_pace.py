@@ -12,7 +12,7 @@ from kcover_portal.operate import watch_pace, watcher
 from tests.contract.scripted import Scripted
 from tests.portal.rescue.world import World
 
-pytestmark = pytest.mark.django_db
+pytestmark = pytest.mark.django_db(transaction=True)  # the watch closes connections that are in a transaction
 KUBECONFIG = """
 apiVersion: v1
 kind: Config
