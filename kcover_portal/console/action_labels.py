@@ -9,11 +9,12 @@ from django.utils.translation import gettext_lazy as _, pgettext_lazy
 
 @dataclass(frozen=True, slots=True)
 class ActionLabel:
-    """The text and icon of a button, and a sentence that says what pressing it does."""
+    """The text and icon of a button, and a sentence that says what pressing it does. ``grave``: it ends work."""
 
     label: str | Promise
     icon: str
     help: str | Promise = ""
+    grave: bool = False
 
 
 VERBS: Final = {
@@ -31,11 +32,13 @@ VERBS: Final = {
         _("Drain"),
         "arrow-right",
         _("Cordons the node, then evicts its pods within their disruption budgets."),
+        grave=True,
     ),
     "reboot": ActionLabel(
         _("Reboot"),
         "power",
         _("Cordons, drains and reboots the node, verifies that it is healthy, then returns it to service."),
+        grave=True,
     ),
     "offline": ActionLabel(
         _("Take offline"),
@@ -44,6 +47,7 @@ VERBS: Final = {
             "Cordons, taints and drains the node, then opens a repair. The node returns to service once it has passed "
             "a validation."
         ),
+        grave=True,
     ),
     "release": ActionLabel(
         _("Release"),
@@ -77,6 +81,7 @@ VERBS: Final = {
         _("Cancel rescue"),
         "ban",
         _("Stops the rescue. An isolated node stays isolated until it is released."),
+        grave=True,
     ),
     "retry": ActionLabel(
         _("Retry step"),

@@ -88,6 +88,13 @@ def append(cluster: str, drafts: Sequence[Draft]) -> list[Entry]:
     return entries
 
 
+def _is_told(act: audit.Act) -> bool:
+    """Returns whether the log has a line about the act: not that a call begins, a node enrols, or nothing is to do."""
+    if isinstance(act, audit.DecisionMade):
+        return act.answer != audit.DecisionAnswer.NONE
+    return not isinstance(act, audit.ClusterCallBegun | audit.TokenCreated)
+
+
 def _log(cluster: str, entries: Sequence[Entry]) -> None:
     """One line for each act on a node: a cordon, an eviction, a reboot, a refusal."""
     for entry in entries:

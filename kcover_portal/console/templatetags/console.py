@@ -194,6 +194,12 @@ def verb(name: str) -> Any:
 
 
 @register.filter
+def verb_is_grave(name: str) -> bool:
+    """Whether the button ends work, so that it is red."""
+    return action_labels.verb(name).grave
+
+
+@register.filter
 def verb_icon(name: str) -> str:
     return action_labels.verb(name).icon
 
