@@ -11,6 +11,8 @@ from datetime import UTC, datetime, timedelta
 from kcover.faults import dcgm_device
 from kcover.faults.fault import Check
 
+# The port without a token tells the portal by this header which address was asked; the answer then names that one.
+ASKED_AT = "X-Status-Address"
 PERIODIC_CHECKS = ("pciebw", "remapped", "dcgm", "ping", "gpupower")  # the meaning of ``check=all``
 PORTAL_CHECKS = ("pvc",)  # it tests the cluster's storage, so no agent runs it
 DCGM_LEVELS = (1, 2, 3, 4)  # of dcgm; from level 2 on it loads the GPUs

@@ -23,8 +23,8 @@ from kcover.sources.prometheus_samples import MAX_SERIES, XID_METRIC, left_out, 
 from kcover.values.quote import short_repr, short_text
 
 DEFAULT_QUERY: Final = XID_METRIC
-# Whoever has a pod scraped can export the metric. These are the jobs of the GPU operator, of the exporter's own chart
-# and of NVIDIA's guide; a user's pod is scraped by another job.
+# A user's pod can export the metric too, but Prometheus gives it another job. These are the jobs of the GPU operator,
+# of the exporter's chart and of NVIDIA's guide.
 DEFAULT_JOBS: Final = ("nvidia-dcgm-exporter", "dcgm-exporter", "gpu-metrics")
 MAX_OTHER_JOBS: Final = 5  # that are named
 NODE_LABELS: Final = ("exported_node", "Hostname", *alertmanager.NODE_LABELS)

@@ -21,7 +21,6 @@ log = logging.getLogger(__name__)
 CONNECT_SECONDS = 5.0
 SILENT_SECONDS = 60.0  # the portal sends an empty line after 30 s without output
 MAX_REQUESTS = 8  # at the same time; the portal answers four
-ASKED_AT = "X-Status-Address"  # tells the portal the address that was asked, which its answer then names
 BROWSERS = ("Mozilla/", "Opera/")  # begin the user agents of browsers
 SENT_ON = ("Content-Type", "Retry-After", "Cache-Control")
 REFUSED = "Browsers are not accepted here. Use the page Checks of the portal, or curl.\n"
@@ -94,7 +93,7 @@ class StatusPort:
                 "Accept": request.headers.get("Accept", "text/plain"),
                 "Authorization": f"Bearer {self._token()}",
                 "X-Forwarded-For": request.remote or "",
-                ASKED_AT: f"{request.scheme}://{request.host}/status",
+                autopilot.ASKED_AT: f"{request.scheme}://{request.host}/status",
             }
             url = yarl.URL(f"{self._url}?{_query(request)}", encoded=True)
             async with self._session.get(url, headers=headers, allow_redirects=False) as answer:

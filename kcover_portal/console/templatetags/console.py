@@ -195,7 +195,7 @@ def verb(name: str) -> Any:
 
 @register.filter
 def verb_is_grave(name: str) -> bool:
-    """Whether the button ends work, so that it is red."""
+    """Returns whether the act ends work; its button is red."""
     return action_labels.verb(name).grave
 
 

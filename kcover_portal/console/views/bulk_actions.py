@@ -75,9 +75,8 @@ def act(request: Request, name: str, verb: str) -> HttpResponse:
         "once": once,
     }
     context |= {"page": "console/pages/many.html", "back": reverse(f"console:{name}")}
-    return form_dialog.act(
-        request, form, do, step_up=verb == "approve" or (name == "nodes" and requests.needs_factor(verb)), **context
-    )
+    step_up = verb == "approve" or requests.needs_factor(verb)
+    return form_dialog.act(request, form, do, step_up=step_up, **context)
 
 
 def _names(hits: Sequence[bulk_actions.BulkTarget]) -> str:

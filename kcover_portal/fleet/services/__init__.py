@@ -13,7 +13,7 @@ from kcover.faults import fault
 from kcover.reasons import Reason
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.models import Cluster, Command, Node
-from kcover_portal.fleet.services import cluster_settings, late_results, storable_values
+from kcover_portal.fleet.services import cluster_settings, late_results, pauses, storable_values
 from kcover_portal.ledger import services as ledger
 from kcover_portal.lib import doorbell
 from kcover_portal.runtime.models import Installation, Mode
@@ -174,7 +174,7 @@ def _set_mode(
     if row.mode == Mode.PAUSED and before != Mode.PAUSED:
         row.resumes_as = before
     if before == row.mode == Mode.PAUSED:
-        reason = reason or (row.reason if isinstance(row, Installation) else row.pause_reason)
+        reason = reason or pauses.reason_of(row)
     if isinstance(row, Installation):
         row.reason, row.changed_by, row.changed_at = reason, actor, now
         row.save(update_fields=["mode", "resumes_as", "reason", "changed_by", "changed_at"])

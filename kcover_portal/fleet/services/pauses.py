@@ -12,11 +12,15 @@ class PauseChanged(Refused):
     """Somebody paused, resumed or changed the mode since the person looked."""
 
 
+def reason_of(row: Cluster | Installation) -> str:
+    """Why it is paused, in a person's words."""
+    return row.reason if isinstance(row, Installation) else row.pause_reason
+
+
 def seen(row: Cluster | Installation) -> str:
     """A short text that names the mode and the pause of a row as a person sees them; another pause has another one."""
     at = row.changed_at if isinstance(row, Installation) else None
-    reason = row.reason if isinstance(row, Installation) else row.pause_reason
-    told = "\n".join((row.mode, row.resumes_as, reason, at.isoformat() if at else ""))
+    told = "\n".join((row.mode, row.resumes_as, reason_of(row), at.isoformat() if at else ""))
     return hashlib.blake2b(told.encode(), digest_size=8).hexdigest()
 
 
@@ -25,5 +29,4 @@ def check(row: Cluster | Installation, known: str) -> None:
     if known and known != seen(row):
         if row.mode != Mode.PAUSED:
             raise PauseChanged(reasons.of("settings_changed_meanwhile"))
-        why = row.reason if isinstance(row, Installation) else row.pause_reason
-        raise PauseChanged(reasons.of("paused_meanwhile", why=why or "-"))
+        raise PauseChanged(reasons.of("paused_meanwhile", why=reason_of(row) or "-"))

@@ -31,9 +31,10 @@ def of(cluster: Cluster, rows: QuerySet[Node], *, now: datetime) -> dict[str, in
 
 
 def around_isolation(node: Node, *, now: datetime) -> dict[str, tuple[int, int]]:
-    """Returns the room of each guard before and after the node is isolated; no room is left where a person passes one.
+    """Returns how many nodes each guard still allows, before and after the node is isolated, by guard.
 
-    Empty for a node that counts as isolated already, since it needs no room.
+    0 after a person has passed a guard that allowed none. Empty for a node that counts as isolated already, since it
+    needs no room.
     """
     settings = fleet.guards_of(node.cluster)
     lately = capacity.isolating(node.cluster, since=now - settings.breaker.window)

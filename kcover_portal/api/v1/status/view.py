@@ -16,6 +16,7 @@ from rest_framework.request import Request
 from rest_framework.reverse import reverse
 
 from kcover import reasons
+from kcover.checks import autopilot
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import ApiToken, User
 from kcover_portal.api import http_errors
@@ -25,7 +26,7 @@ from kcover_portal.api.v1.status import params, responses
 from kcover_portal.checks import services as check_runs
 from kcover_portal.checks.models import CheckRun
 
-ASKED_AT = re.compile(r"https?://[A-Za-z0-9.\-:\[\]]{1,300}/status")
+ADDRESS = re.compile(r"https?://[A-Za-z0-9.\-:\[\]]{1,300}/status")
 RETRY_AFTER = 5  # seconds, if too many callers wait already
 
 
@@ -145,7 +146,7 @@ def _same_checks(request: Request, question: params.StatusQuery) -> tuple[str, d
     checks: dict[str, Any] = {"check": ",".join(question.checks)}
     if question.level != 1:
         checks["r"] = question.level
-    told = request.headers.get("X-Status-Address", "")
-    if ASKED_AT.fullmatch(told):
+    told = request.headers.get(autopilot.ASKED_AT, "")
+    if ADDRESS.fullmatch(told):
         return told, checks
     return reverse("api:status", request=request), {"cluster": question.cluster.name, **checks}
