@@ -18,6 +18,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from kcover_portal.ledger import queries as ledger
 from tests.proof_verifier import verifier
 
 Json = dict[str, Any]
@@ -51,15 +52,16 @@ def rewrite(proof: Json) -> None:
     segment = proof["segment"]
     sequence, previous = segment["first"], segment["previous"]
     for item in segment["links"]:
-        if isinstance(item, dict) and "omitted" in item:
+        if "omitted" in item:
             sequence, previous = sequence + item["omitted"], item["digest"]
             continue
-        if isinstance(item, dict):
+        own = "verb" in item
+        if own:
             item["sequence"] = sequence
             if item["verb"].startswith("decision."):
                 item["data"]["facts"] = verifier.digest(proof["facts"])
-        content = item if isinstance(item, str) else verifier.digest(item)
-        previous = verifier.Chain._link(previous, content)
+        said = {"rescue": item["rescue"], "content": verifier.digest(item)} if own else item
+        previous = ledger.link(previous, verifier.digest(said))
         sequence += 1
     segment["head"] = previous
 
@@ -92,6 +94,15 @@ def drop(proof: Json, chance: random.Random, _proofs: Sequence[Json]) -> str:
     entry = choose(chance, [entry for entry in entries(proof) if not _dispensable(proof, entry)])
     proof["segment"]["links"].remove(entry)
     return f"dropped {entry['verb']}"
+
+
+def hide(proof: Json, chance: random.Random, _proofs: Sequence[Json]) -> str:
+    """An entry of the rescue is shown as a digest, as if it were of others."""
+    entry = choose(chance, [entry for entry in entries(proof) if not _dispensable(proof, entry)])
+    links = proof["segment"]["links"]
+    forms: list[Any] = [{"rescue": rescue, "content": verifier.digest(entry)} for rescue in (entry["rescue"], None, 0)]
+    links[links.index(entry)] = chance.choice(forms)
+    return f"hid {entry['verb']}"
 
 
 def reorder(proof: Json, chance: random.Random, _proofs: Sequence[Json]) -> str:
@@ -357,6 +368,7 @@ def _of_facts(proof: Json) -> Iterator[tuple[Json, tuple[Any, ...]]]:
 
 KINDS: dict[str, Callable[[Json, random.Random, Sequence[Json]], str]] = {
     "dropped": drop,
+    "hidden": hide,
     "reordered": reorder,
     "altered": alter,
     "stolen vote": steal,

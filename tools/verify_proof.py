@@ -7,8 +7,10 @@ What a proof states, and how each statement is derived again:
 
 1. *Signature.* The portal's Ed25519 key signed exactly these statements.
 2. *Chain.* The entries of the rescue are a segment of the cluster's audit log. The digest of an entry is SHA-256 over
-   the previous digest and the digest of its content. So entries of others are present as the digest of their content,
-   and the links can be computed. A long run of such entries may be left out; then only its last digest is given.
+   the previous digest, its rescue and the digest of its content. So entries of others are present as their rescue and
+   the digest of their content, the links can be computed, and none of them is of this rescue. The longest runs of such
+   entries are left out beyond 2,000 entries; then only their last digest is given. Entries of older portals name no
+   rescue. The script prints how many entries could hide an act so.
    ``--anchor`` compares the digests with heads that the portal published elsewhere. It finds a history that was
    rewritten as a whole and signed again, which no other statement can show.
 3. *Decision.* The entry of the decision has the digest of the facts: the fault, the node, the modes, the guards'
@@ -25,8 +27,7 @@ What a proof states, and how each statement is derived again:
 6. *Guards.* Before each call that takes work away, and before a late isolation, the log has the figures of the guards.
    Their arithmetic is repeated: the act must pass, or a named person must have overridden the guard.
 
-A proof does not show that the facts were true when they were recorded, nor that calls had the effect they report, nor
-that no entry of the rescue is among the digests of others: that shows the log.
+A proof does not show that the facts were true when they were recorded, nor that calls had the effect they report.
 """
 
 import argparse
@@ -48,7 +49,8 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-KIND = "kcover.io/rescue-proof/v1"
+KINDS = ("kcover.io/rescue-proof/v2", "kcover.io/rescue-proof/v1")  # in v1, no entry names its rescue
+MAX_DIGESTS = 2_000  # of entries of others; only what exceeds it is left out
 MODES = ("paused", "shadow", "approve", "enforce")  # strictest first
 CLOCKS_DIFFER = timedelta(seconds=5)  # of two workers
 UPLOADS_WAIT = timedelta(minutes=1)  # an agent's entry has the time of its request, which may wait for a busy database
@@ -229,12 +231,12 @@ def read(text: str) -> Json:
 def verify(document: Json, keys: Mapping[str, Ed25519PublicKey], heads: Iterable[Json] | None = None) -> "Story":
     """Checks every claim. Raises Broken for the first one that does not hold."""
     try:
-        proof = check_signature(document, keys, "proof", KIND)
-        chain = Chain(proof["segment"])
+        proof = check_signature(document, keys, "proof", *KINDS)
+        chain = Chain(proof["segment"], proof["rescue"]["id"])
         chain.check()
         if heads is not None:
             chain.compare(heads)
-        story = Story(proof, chain.entries)
+        story = Story(proof, chain.entries, unseen=chain.unseen)
         story.check()
     except Broken:
         raise
@@ -243,7 +245,7 @@ def verify(document: Json, keys: Mapping[str, Ed25519PublicKey], heads: Iterable
     return story
 
 
-def check_signature(document: Json, keys: Mapping[str, Ed25519PublicKey], part: str, kind: str) -> Json:
+def check_signature(document: Json, keys: Mapping[str, Ed25519PublicKey], part: str, *kinds: str) -> Json:
     """The signed part of a document. Raises Broken."""
     signed = document.get(part)
     claim(isinstance(signed, dict), "format", f"the document has no {part}")
@@ -253,37 +255,76 @@ def check_signature(document: Json, keys: Mapping[str, Ed25519PublicKey], part: 
         key.verify(base64.b64decode(str(document.get("signature")), validate=True), canonical(signed))
     except (InvalidSignature, ValueError) as error:
         raise Broken("signature", f"the signature is not one of the key over this {part}") from error
-    claim(signed.get("kind") == kind, "format", f"the document is not a {kind}")
+    claim(signed.get("kind") in kinds, "format", f"the document is not a {kinds[0]}")
     return dict(signed)
 
 
 class Chain:
-    """A segment of a cluster's audit log: entries of the rescue, and digests of the others."""
+    """A segment of a cluster's audit log: entries of the rescue, and digests of the others.
 
-    def __init__(self, segment: Json) -> None:
+    ``unseen``: how many of the others do not name their rescue, so that they could be of this one.
+    """
+
+    def __init__(self, segment: Json, rescue: int) -> None:
         self.cluster: str = segment["cluster"]
-        self._segment = segment
+        self._segment, self._rescue = segment, rescue
+        self._named_from = segment.get("named_from", math.inf)
         self.entries: list[Json] = []
+        self.unseen = 0
+        self._runs: list[tuple[int, bool]] = [(0, True)]  # entries between those of the rescue, and whether shown
         self._parts: list[dict[int, str]] = [{}]  # digest by sequence number, anew after entries that were left out
 
     def check(self) -> None:
         """Computes every digest."""
         previous, sequence = self._segment["previous"], self._segment["first"]
         for item in self._segment["links"]:
-            if isinstance(item, str):
-                previous = self._link(previous, item)
-            elif "omitted" in item:
-                claim(item["omitted"] > 0, "chain", "a run of entries that was left out is empty")
+            if isinstance(item, dict) and "omitted" in item:
+                self._leave_out(item["omitted"])
                 sequence, previous = sequence + item["omitted"] - 1, item["digest"]
                 self._parts.append({})
             else:
-                claim(item["sequence"] == sequence, "chain_sequence", f"entry {sequence} has another number")
-                claim(item["cluster"] == self.cluster, "chain_cluster", f"entry {sequence} is of another cluster")
-                previous = self._link(previous, digest(item))
-                self.entries.append(item)
+                said = self._own(item, sequence) if isinstance(item, dict) and "verb" in item else self._of_others(item)
+                if sequence >= self._named_from:
+                    claim(isinstance(said, dict), "unnamed", f"entry {sequence} does not name its rescue")
+                    said = digest(said)
+                claim(isinstance(said, str), "format", f"entry {sequence} names a rescue before named_from")
+                previous = hashlib.sha256(f"{previous}:{said}".encode()).hexdigest()
             self._parts[-1][sequence] = previous
             sequence += 1
         claim(previous == self._segment["head"], "chain", "the entries do not lead to the head of the segment")
+        self._check_left_out()
+
+    def _own(self, entry: Json, sequence: int) -> Json | str:
+        claim(entry["sequence"] == sequence, "chain_sequence", f"entry {sequence} has another number")
+        claim(entry["cluster"] == self.cluster, "chain_cluster", f"entry {sequence} is of another cluster")
+        self.entries.append(entry)
+        self._runs.append((0, True))
+        return {"rescue": entry["rescue"], "content": digest(entry)} if sequence >= self._named_from else digest(entry)
+
+    def _of_others(self, item: Json | str) -> Json | str:
+        if isinstance(item, dict):
+            claim(set(item) == {"rescue", "content"}, "format", "a digest of another entry has other fields")
+            claim(item["rescue"] != self._rescue, "hidden", "an entry of the rescue is shown as a digest only")
+        else:
+            self.unseen += 1
+        self._runs[-1] = self._runs[-1][0] + 1, True
+        return item
+
+    def _leave_out(self, count: int) -> None:
+        claim(isinstance(count, int) and count > 0, "chain", "a run of entries that was left out is empty")
+        claim(self._runs[-1] == (0, True), "chain", "a run of entries is left out in part")
+        self._runs[-1] = count, False
+        self.unseen += count
+
+    def _check_left_out(self) -> None:
+        """Only the longest runs are left out, and only so many that the bound holds."""
+        between = self._runs[1:-1]
+        left_out = [count for count, is_shown in between if not is_shown]
+        kept = [count for count, is_shown in between if is_shown]
+        claim(self._runs[0] == (0, True) and self._runs[-1][1], "left_out", "the segment begins or ends with a gap")
+        if left_out:
+            claim(sum(kept) + min(left_out) > MAX_DIGESTS, "left_out", "entries are left out although there is room")
+            claim(min(left_out) >= max(kept, default=0), "left_out", "a shorter run of entries is left out")
 
     def compare(self, heads: Iterable[Json]) -> None:
         """Compares with published heads; every part between entries that were left out must have one."""
@@ -297,10 +338,6 @@ class Chain:
                     claim(same, "anchor", f"the published head {head['sequence']} has another digest")
                     covered.add(number)
         claim(len(covered) == len(self._parts), "anchor_missing", "no published head is in a part of the segment")
-
-    @staticmethod
-    def _link(previous: str, content: str) -> str:
-        return hashlib.sha256(f"{previous}:{content}".encode()).hexdigest()
 
 
 def read_heads(path: Path, keys: Mapping[str, Ed25519PublicKey]) -> list[Json]:
@@ -856,8 +893,8 @@ class Attempted:
 class Story:
     """The entries of a rescue, played again one after the other."""
 
-    def __init__(self, proof: Json, entries: Sequence[Json]) -> None:
-        self.proof, self.entries = proof, list(entries)
+    def __init__(self, proof: Json, entries: Sequence[Json], *, unseen: int = 0) -> None:
+        self.proof, self.entries, self.unseen = proof, list(entries), unseen
         self.steps: list[Attempted] = []
         self.state = ""
         self._opened: Json = {}
@@ -1320,6 +1357,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     about = story.proof["rescue"]
     print(f"valid: rescue {about['id']} of {about['cluster']}/{about['node']}, {story.state}")
+    if story.unseen:
+        print(f"note: {story.unseen} entries of the log do not name their rescue; compare them with the log")
     return 0
 
 

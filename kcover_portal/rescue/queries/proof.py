@@ -1,7 +1,7 @@
 """The proof of a rescue: a small signed document that a stranger can verify (``tools/verify_proof.py``).
 
 It contains the entries of the rescue with their place in the chain, the facts of its decision and all rules in force at
-that time. Entries of others are present as the digests of their content only.
+that time. Entries of others are present as their rescue and the digest of their content only.
 """
 
 import itertools
@@ -21,7 +21,7 @@ from kcover_portal.ledger.models import Entry
 from kcover_portal.policies import queries as policies
 from kcover_portal.rescue.models import Rescue, Step
 
-KIND = "kcover.io/rescue-proof/v1"
+KIND = "kcover.io/rescue-proof/v2"
 MAX_DIGESTS = 2_000  # of entries of others; longer runs are left out, so that a proof stays small
 # Entries after the last one of the rescue. Heads are published every minute, so one of these is a published head.
 ENTRIES_AFTER_END = timedelta(minutes=2)
@@ -103,24 +103,32 @@ def _entries(rescue: Rescue) -> list[Entry]:
 
 
 def _segment(cluster: str, entries: Sequence[Entry]) -> Json:
-    """The part of the chain from the first of the entries to the last, and on to the next published head."""
+    """The part of the chain from the first of the entries to the last, and on to the next published head.
+
+    ``named_from``: from this entry on, all name their rescue. Those before were written by an older portal.
+    """
     omitted = _omitted([entry.sequence for entry in entries])
-    shown = {entry.sequence: entry for entry in entries}
+    shown = {entry.sequence for entry in entries}
+    first, last = entries[0], entries[-1]
     links: list[Any] = []
-    for entry in _between(cluster, entries, omitted):
-        count = omitted.get(entry.sequence)
+    named_from, head = first.sequence, last.digest
+    for entry in itertools.chain(_between(cluster, entries, omitted), _following(last)):
+        count, named = omitted.get(entry.sequence), ledger.named(entry)
+        is_named = entry.digest == ledger.link(entry.previous, digests.digest(named))
         if count is not None:
             links.append({"omitted": count, "digest": entry.previous})
-        links.append(ledger.content(entry) if entry.sequence in shown else ledger.content_digest(entry))
-    first, last = entries[0], entries[-1]
-    following = list(_following(last))
-    links += [ledger.content_digest(entry) for entry in following]
+        if entry.sequence in shown:
+            links.append(ledger.content(entry))
+        else:
+            links.append(named if is_named else named["content"])
+        named_from, head = named_from if is_named else entry.sequence + 1, entry.digest
     return {
         "cluster": cluster,
         "first": first.sequence,
         "previous": first.previous,
+        "named_from": named_from,
         "links": links,
-        "head": [last, *following][-1].digest,
+        "head": head,
     }
 
 

@@ -222,25 +222,6 @@ def test_a_policy_that_changed_since_changes_no_proof() -> None:
     assert proofs.broken_claim(Rescue.objects.get()) == ""
 
 
-def test_entries_of_others_are_digests_and_a_long_run_of_them_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(nodes=2)
-    world.fault(62)
-    world.fault(62, node="gpu-2")
-    world.work()
-    world.uninstall()
-    first = Rescue.objects.order_by("pk")[0]
-    statements = proof.unsigned(first)
-    links = statements["segment"]["links"]
-    assert any(isinstance(link, str) for link in links)
-    assert {entry["node"] for entry in forgeries.entries(statements)} == {"gpu-1"}
-    monkeypatch.setattr(proof, "MAX_DIGESTS", 0)
-    shorter = proof.unsigned(first)
-    links = shorter["segment"]["links"]
-    last = max(place for place, link in enumerate(links) if isinstance(link, dict))
-    assert not any(isinstance(link, str) for link in links[:last])
-    assert proofs.refusal(proofs.sign(shorter)) == ""
-
-
 def test_published_heads_find_a_history_that_was_rewritten_as_a_whole() -> None:
     statements = healed()
     last = Entry.objects.order_by("-sequence")[0]
