@@ -51,7 +51,7 @@ test: NEEDS = python $(shell python3 -m tests.needs $(ARGS))
 test: packages .venv/.stamp-dev ## the whole suite, on a PostgreSQL and a Redis of its own (ARGS="tests/kcover -x" for some)
 	@echo '== on free ports: $(or $(filter postgres redis,$(NEEDS)),no servers); then pytest on $(WORKERS) workers'
 	$(SERVERS) --start "$(filter postgres redis,$(NEEDS))" -- $(BIN)/python -m pytest -p tests.isolation -p tests.repeat_red -rfE \
-	  -n $(WORKERS) --no-loadscope-reorder $(ARGS)
+	  -n $(WORKERS) --no-loadscope-reorder $(or $(ARGS),-p tests.cost)
 
 # In 40 days certificates and sessions have ended, in 400 a year has; on a leap day two minutes before midnight both days occur.
 DATES ?= +40d +400d 2028-02-29T23:58

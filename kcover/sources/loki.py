@@ -37,12 +37,14 @@ class Query:
     """A query of a source. ``name``: by which its position is stored. ``texts``: of pods' logs; (): a kernel log.
 
     ``trusted``: the namespaces whose lines count, where the stream names one; (): an admin's selector says which.
+    ``most``: lines in one answer. A query for one line is never read on.
     """
 
     name: str
     logql: str
     texts: tuple[str, ...] = ()
     trusted: tuple[str, ...] = ()
+    most: int = LIMIT
 
     def believes(self, labels: Json) -> bool:
         """Returns whether the lines of a stream count."""
@@ -58,19 +60,27 @@ class Page:
     last: int
 
 
-def queries(settings: Mapping[str, Any]) -> tuple[Query, Query]:
-    """The query for the kernel logs and the query for the pods' logs."""
+def queries(settings: Mapping[str, Any]) -> tuple[Query, ...]:
+    """The query for the kernel logs and the query for the pods' logs.
+
+    With the default stream, one more asks for a single line of other namespaces, so that the source tells of it. Their
+    lines fill no answer of the kernel logs.
+    """
     texts = tuple(settings.get("pod_patterns", log_lines.POD_PATTERNS))
     namespaces = "|".join(map(_escaped, settings.get("pod_namespaces", DEFAULT_NAMESPACES)))
-    stream = settings.get("stream", DEFAULT_STREAM)
     pods = f"{{{NAMESPACE_LABEL}=~{_quoted(namespaces)}}}"
+    kernel = f"|~ {_any_of(log_lines.KERNEL_PATTERNS)}"
+    of_pods = Query(name="pods", logql=f"{pods} |~ {_any_of(texts)}", texts=texts)
+    if "stream" in settings:
+        return Query(name="kernel", logql=f"{settings['stream']} {kernel}"), of_pods
+    believed = _quoted("|".join(("", *map(_escaped, DEFAULT_STREAM_NAMESPACES))))  # "": no such label
+    stream, trusted = DEFAULT_STREAM.removesuffix("}"), DEFAULT_STREAM_NAMESPACES
+    inside = f"{stream}, {NAMESPACE_LABEL}=~{believed}}} {kernel}"
+    outside = f"{stream}, {NAMESPACE_LABEL}!~{believed}}} {kernel}"
     return (
-        Query(
-            name="kernel",
-            logql=f"{stream} |~ {_any_of(log_lines.KERNEL_PATTERNS)}",
-            trusted=() if "stream" in settings else DEFAULT_STREAM_NAMESPACES,
-        ),
-        Query(name="pods", logql=f"{pods} |~ {_any_of(texts)}", texts=texts),
+        Query(name="kernel", logql=inside, trusted=trusted),
+        of_pods,
+        Query(name="others", logql=outside, trusted=trusted, most=1),
     )
 
 

@@ -44,20 +44,20 @@ class Position:
 
 
 def read(source: Source, *, clock: Clock) -> bool:
-    """Reads what is new of both queries. Returns whether there is more to read at once."""
+    """Reads what is new of each query. Returns whether there is more to read at once."""
     headers, until = headers_of(source), clock() + MAX_TURN
     behind = [_read_query(source, query, headers, clock=clock, until=until) for query in loki.queries(source.settings)]
     return any(behind)
 
 
 def _read_query(source: Source, query: loki.Query, headers: dict[str, str], *, clock: Clock, until: datetime) -> bool:
-    for _ in range(MAX_PAGES_PER_QUERY):
+    for _ in range(MAX_PAGES_PER_QUERY if query.most > 1 else 1):
         now = clock()
         if not _turn(source, query, headers, now=now):
             return False
         if now >= until:
             break
-    return True
+    return query.most > 1
 
 
 def _turn(source: Source, query: loki.Query, headers: dict[str, str], *, now: datetime) -> bool:
@@ -127,7 +127,7 @@ def _span(begin: int, end: int) -> dict[str, reasons.Value]:
 
 
 def _ask(source: Source, query: loki.Query, begin: int, end: int, headers: dict[str, str]) -> Any:
-    asked = {"query": query.logql, "start": str(begin), "end": str(end), "limit": str(loki.LIMIT)}
+    asked = {"query": query.logql, "start": str(begin), "end": str(end), "limit": str(query.most)}
     return ask(source.url, PATH, {**asked, "direction": "forward"}, headers=headers)
 
 

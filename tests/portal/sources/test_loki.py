@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from kcover.sources import loki as lines
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import Incident, Occurrence
 from kcover_portal.sources import services
@@ -148,7 +149,7 @@ def test_an_outage_is_caught_up_at_a_bounded_pace(loki: Source, stand_ins: Stand
     back = now + timedelta(minutes=300)
     row = pull(loki, at=back)
     assert row.due_at == back + timedelta(seconds=1)
-    assert len(stand_ins.asked) == 2 * loki_pull.MAX_PAGES_PER_QUERY
+    assert len(stand_ins.asked) == 2 * loki_pull.MAX_PAGES_PER_QUERY + 1
     assert seen()[0][3] < 300
     for _ in range(4):
         row = pull(row, at=back)
@@ -277,10 +278,10 @@ def test_only_due_sources_are_read(loki: Source, stand_ins: StandIns, now: datet
     services.pull(loki.pk, clock=lambda: now + SECOND)
     assert stand_ins.asked == []
     services.pull(loki.pk, clock=lambda: now + 11 * SECOND)
-    assert len(stand_ins.asked) == 2
+    assert len(stand_ins.asked) == 3
     services.SOURCES.change(loki, {"enabled": False}, actor="test", reason="", now=now)
     services.pull(loki.pk, clock=lambda: now + 60 * SECOND)
-    assert len(stand_ins.asked) == 2
+    assert len(stand_ins.asked) == 3
 
 
 def test_a_slow_loki_keeps_its_worker_for_a_bounded_time(loki: Source, stand_ins: StandIns, now: datetime) -> None:
@@ -291,7 +292,7 @@ def test_a_slow_loki_keeps_its_worker_for_a_bounded_time(loki: Source, stand_ins
     slow = (now + timedelta(hours=5) + number * 10 * SECOND for number in itertools.count())
     services.pull(loki.pk, clock=lambda: next(slow))
     loki.refresh_from_db()
-    assert len(stand_ins.asked) == 3
+    assert len(stand_ins.asked) == 4
     assert loki.due_at is not None
     assert loki.due_at - loki.last_contact_at == SECOND
 
@@ -348,3 +349,17 @@ def test_an_uptime_does_not_prove_a_boot_that_began_while_the_portal_was_away(
     kernel(stand_ins, f"[{10 * 3600}.000001] {PLAIN}", now - SECOND)
     pull(loki, at=now + SECOND)
     assert list(Occurrence.objects.order_by("pk").values_list("boot_id", flat=True)) == ["boot-2", "boot-1"]
+
+
+def test_lines_of_a_users_daemonset_fill_no_answer(loki: Source, stand_ins: StandIns, now: datetime) -> None:
+    """Thousands of them would have kept the kernel's line for later turns. The source still tells of them."""
+    labels = {"k8s_daemonset_name": "dmesg", "k8s_namespace_name": "ml-user", "k8s_node_name": "gpu-2"}
+    for number in range(20 * lines.LIMIT):
+        stand_ins.logs.add(labels, xid_79(number), at=now)
+    kernel(stand_ins, XID_79, now)
+    row = pull(loki, at=now + SECOND)
+    assert [(incident.node.name, incident.count) for incident in Incident.objects.select_related("node")] == [
+        ("gpu-1", 1)
+    ]
+    assert (row.accepted, row.rejected) == (1, 1)
+    assert row.due_at == now + 11 * SECOND, "nothing is left to read"
