@@ -44,6 +44,9 @@ SENTENCES: Mapping[str, str] = {
     "machine_uuid_shared": _(
         "{node} and {other} of cluster {cluster} state the same machine ({uuid}), so it is not known whose it is."
     ),
+    "machine_shared_elsewhere": _(
+        "{node} and a node of another cluster state the same machine ({uuid}), so it is not known whose it is."
+    ),
     # Redfish.
     "redfish_malformed": _("{host} gave an answer that is not Redfish: {path}"),
     "redfish_systems": _("{host} has {count} systems. Name one with the setting {setting}."),

@@ -92,16 +92,30 @@ class Controller:
         return seen
 
     def check_shared(self) -> None:
-        """Raises Unusable if another node of any cluster states the UUID of this one.
+        """Raises Unusable if another node states the machine of this one, by UUID or as what a request names.
 
-        A node states its UUID itself. A stolen one could state that of a neighbour, and have its machine switched off.
+        A node states both itself. A stolen one could state those of a neighbour, and have its machine switched off.
         """
-        others = Node.objects.filter(in_cluster=True).exclude(pk=self.row.pk).exclude(system_uuid="")
-        others = others.exclude(uid=self.node.uid)  # a cluster that was added twice
-        for other, cluster, name in others.values_list("system_uuid", "cluster__name", "name").order_by("pk"):
-            if machine_drivers.same_machine(other, self.node.system_uuid):
-                named = {"node": self.node.name, "other": name, "cluster": cluster, "uuid": self.node.system_uuid}
-                raise Unusable(reasons.of("machine_uuid_shared", **named), lasting=True, another_machine=True)
+        others = Node.objects.filter(in_cluster=True).exclude(pk=self.row.pk).order_by("pk")
+        others = others.exclude(uid=self.node.uid).select_related("cluster")  # a cluster that was added twice
+        for other in others.exclude(system_uuid=""):
+            if machine_drivers.same_machine(other.system_uuid, self.node.system_uuid):
+                self._refuse_shared(other, self.node.system_uuid)
+        provider = self.node.provider_id
+        if self.is_requested and provider:
+            if provider.rpartition("/")[2] == self.node.name:  # as of k3s; other clusters may have the name, too
+                others = others.filter(cluster=self.row.cluster)
+            for other in others.filter(provider_id=provider):
+                self._refuse_shared(other, provider)
+
+    def _refuse_shared(self, other: Node, identity: str) -> None:
+        """Raises Unusable. Who may read it may not know the other cluster."""
+        named: dict[str, reasons.Value] = {"node": self.node.name, "uuid": identity}
+        if other.cluster_id == self.row.cluster_id:
+            shared = reasons.of("machine_uuid_shared", other=other.name, cluster=other.cluster.name, **named)
+        else:
+            shared = reasons.of("machine_shared_elsewhere", **named)
+        raise Unusable(shared, lasting=True, another_machine=True)
 
     def switch(self, seen: Seen, power: Power) -> Switched:
         """One request, made at most once."""

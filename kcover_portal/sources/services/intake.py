@@ -6,6 +6,7 @@ refuses an item, what is beside it is stored in smaller parts.
 
 import hashlib
 import logging
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -116,14 +117,24 @@ def _with_nodes(cluster: Cluster, batch: ObservationBatch) -> ObservationBatch:
     machines = {one.machine for one in batch.observations if one.machine}
     if not machines:
         return batch
-    rows = Node.objects.filter(cluster=cluster, in_cluster=True).exclude(provider_id="")
-    names = {provider.rpartition("/")[2]: name for name, provider in rows.values_list("name", "provider_id")}
-    named = [replace(one, node=names.get(one.machine, "")) if one.machine else one for one in batch.observations]
-    foreign = [one.key for one in named if not one.node]
+    rows = Node.objects.filter(cluster=cluster, in_cluster=True).exclude(provider_id="").order_by("name")
+    names = defaultdict[str, list[str]](list)
+    for name, provider in rows.values_list("name", "provider_id"):
+        names[provider.rpartition("/")[2]].append(name)
+    found, foreign, rejected = [], [], []
+    for one in batch.observations:
+        fitting = names.get(one.machine, []) if one.machine else [one.node]
+        if len(fitting) == 1:
+            found.append(replace(one, node=fitting[0]))
+        elif not fitting:
+            foreign.append(one.key)
+        else:  # a node states its machine itself
+            rejected.append(Rejected(one.path, _ambiguous(cluster, one.machine, fitting)))
     return replace(
         batch,
-        observations=tuple(one for one in named if one.node),
+        observations=tuple(found),
         ignored=(*batch.ignored, *foreign),
+        rejected=(*batch.rejected, *rejected),
     )
 
 
@@ -160,8 +171,12 @@ def _refusal(cluster: Cluster, one: Observation, node: Node | None, fitting: Seq
         return reasons.of("source_address_earlier", cluster=cluster.name, host=one.node, node=node.name, since=since)
     if not fitting:
         return reasons.of("source_node_unknown", cluster=cluster.name, node=one.node)
+    return _ambiguous(cluster, one.node, fitting)
+
+
+def _ambiguous(cluster: Cluster, told: str, fitting: Sequence[str]) -> reasons.Reason:
     names = reasons.named(fitting, most=MAX_NAMED)
-    return reasons.of("source_node_ambiguous", cluster=cluster.name, node=one.node, nodes=names)
+    return reasons.of("source_node_ambiguous", cluster=cluster.name, node=told, nodes=names)
 
 
 def is_taken(source: Source, key: str) -> bool:

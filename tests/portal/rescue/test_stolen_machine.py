@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
+from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.machines import services as machines
 from kcover_portal.machines.models import Driver
 from tests.codes import code_of
@@ -32,6 +33,13 @@ class Thief(World):
 
         self.kube.objects.edit("Node", "", NODE, edit)
         self.sync()
+        self.report()
+
+    def steal_provider_id(self, machine: str) -> None:
+        """The API server lets a kubelet state the providerID when it registers, and once while there is none."""
+        for name in (VICTIM, NODE):
+            self.kube.objects.edit("Node", "", name, lambda found: found.setdefault("spec", {}).update(providerID=machine))
+            self.sync()
         self.report()
 
     def until_held(self) -> str:
@@ -69,4 +77,55 @@ def test_a_machine_that_two_nodes_state_is_left_alone(settings: Any, kind: str) 
     finally:
         controller.stop()
         other.stop()
+        world.uninstall()
+
+
+@pytest.mark.parametrize("provider", ["aws:///eu-1a/i-0victim", f"k3s://{NODE}"])
+def test_no_request_names_an_instance_that_two_nodes_state(settings: Any, provider: str) -> None:
+    """A cloud was asked to power-cycle the neighbour's instance."""
+    settings.KCOVER_OUTGOING_HOSTS = ("127.0.0.1",)
+    world, other = Thief(), OtherSystem(SECRET)
+    try:
+        machines.DRIVERS.make(
+            Driver(name="cloud", kind="webhook", cluster=world.cluster, url=other.url),
+            {"username": "", "password": SECRET, "settings": {}},
+            actor="user:ann",
+            now=world.now,
+        )
+        world.steal_provider_id(provider)
+        assert world.until_held() == "machine_uuid_shared"
+        assert other.calls == 0
+    finally:
+        other.stop()
+        world.uninstall()
+
+
+@pytest.mark.parametrize(
+    ("mine", "code"), [("aws:///eu-1a/i-0victim", "machine_shared_elsewhere"), (f"k3s://{NODE}", "")]
+)
+def test_a_node_of_another_cluster_is_not_named(mine: str, code: str) -> None:
+    """The reader of one cluster may not know the other. Two clusters may have one name for a node of each."""
+    world = World(policy=POLICY, nodes=1)
+    try:
+        hidden = Cluster.objects.create(name="hidden", created_at=world.now)
+        Node.objects.create(
+            cluster=hidden,
+            name="vault-7",
+            uid="u7",
+            provider_id=mine,
+            in_cluster=True,
+            created_at=world.now,
+            synced_at=world.now,
+        )
+        world.kube.objects.edit("Node", "", NODE, lambda found: found.setdefault("spec", {}).update(providerID=mine))
+        driver = Driver(name="cloud", kind="webhook", cluster=world.cluster, url="https://cloud.example")
+        controller = machines.controller_of(world.node(), world.kube.get_node(NODE), driver=driver)
+        if not code:
+            controller.check_shared()
+            return
+        with pytest.raises(machines.Unusable) as found:
+            controller.check_shared()
+        assert found.value.reason.code == code
+        assert not {"hidden", "vault-7"}.intersection(dict(found.value.reason.params).values())
+    finally:
         world.uninstall()

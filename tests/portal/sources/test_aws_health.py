@@ -70,6 +70,14 @@ def test_a_scheduled_change_opens_an_incident_on_each_node_until_it_is_closed(cl
     assert open_incidents() == []
 
 
+def test_an_instance_that_two_nodes_state_is_nobodys(cloud: Sender, now: datetime) -> None:
+    """A node states its instance itself. One of the two was chosen by chance."""
+    Node.objects.filter(name="gpu-2").update(provider_id=f"aws:///us-west-2a/{INSTANCE}")
+    accepted, _, rejected = took(cloud.post(health("1", now - timedelta(minutes=2), INSTANCE)))
+    assert (accepted, [code for _, code in rejected]) == (0, ["source_node_ambiguous"])
+    assert open_incidents() == []
+
+
 def test_the_copy_in_the_backup_region_is_the_same_communication(cloud: Sender, now: datetime) -> None:
     first = health("1", now - timedelta(minutes=3), INSTANCE, communicationId="c1-1")
     copy = {**health("2", now - timedelta(minutes=2), INSTANCE, communicationId="c1-1"), "region": "us-east-1"}
