@@ -10,7 +10,7 @@ import hashlib
 import itertools
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Self
@@ -22,11 +22,13 @@ from kcover.sources.observation import Json, Observation, ObservationBatch, Reje
 from kcover.sources.prometheus_samples import MAX_SERIES, XID_METRIC, left_out, sample, shows_xids
 from kcover.values.quote import short_repr, short_text
 
-DEFAULT_QUERY: Final = XID_METRIC
-# A user's pod can export the metric too, but Prometheus gives it another job. These are the jobs of the GPU operator,
-# of the exporter's chart and of NVIDIA's guide.
+# A user's pod can export the metric too, but Prometheus gives it another job, unless the scrape has honor_labels. These
+# are the jobs of the GPU operator, of the exporter's chart and of NVIDIA's guide.
 DEFAULT_JOBS: Final = ("nvidia-dcgm-exporter", "dcgm-exporter", "gpu-metrics")
+DEFAULT_QUERY: Final = f'{XID_METRIC}{{job=~"{"|".join(DEFAULT_JOBS)}"}}'
 MAX_OTHER_JOBS: Final = 5  # that are named
+# The server counts: 20,000 series of a user's pod would make the answer too large to read.
+OTHER_JOBS: Final = f'topk({MAX_OTHER_JOBS}, count by (job) ({XID_METRIC}{{job!~"{"|".join(DEFAULT_JOBS)}"}}))'
 NODE_LABELS: Final = ("exported_node", "Hostname", *alertmanager.NODE_LABELS)
 MAX_XID: Final = 9_999
 NO_XID: Final = "1"  # what a series shows that names no Xid
@@ -133,16 +135,11 @@ def read(
     body: object,
     *,
     query: str,
-    jobs: Collection[str] = (),
     node_labels: Sequence[str] = NODE_LABELS,
     before: Before,
     now: datetime,
 ) -> SeriesAnswer:
-    """The series of an answer. Raises Unreadable if it is not a vector.
-
-    ``jobs``: those whose series count, where a series names one; (): an admin's query says which. Another job is
-    rejected once an answer, however many series it has.
-    """
+    """The series of an answer. Raises Unreadable if it is not a vector."""
     found: list[Observation] = []
     current: dict[str, str] = {}
     became: list[tuple[_Series, str, str]] = []
@@ -151,8 +148,9 @@ def read(
     seen: set[str] = set()  # keys, and the places of series
     told: dict[str, set[str]] = {}  # of each place: what its series showed before, and what is told now
     items = observation.query_result(body, "vector", code="prometheus_result", most=MAX_SERIES)
-    believed, rejected = _of_jobs(items, jobs)
-    for path, item in believed:
+    rejected: list[Rejected] = []
+    for index, item in enumerate(items):
+        path = f"result/{index}"
         try:
             series = _series(item, path, query=query, node_labels=node_labels, now=now)
             is_xid = _is_xid(query, series.labels)
@@ -227,18 +225,10 @@ def _digest(key: str) -> str:
     return hashlib.blake2b(key.encode(), digest_size=6).hexdigest()
 
 
-def _of_jobs(items: Sequence[Any], jobs: Collection[str]) -> tuple[list[tuple[str, Any]], list[Rejected]]:
-    """The series of these jobs with their paths, and a rejection for each other job."""
-    believed: list[tuple[str, Any]] = []
-    others: dict[str, Rejected] = {}
-    for index, item in enumerate(items):
-        path = f"result/{index}"
-        job = _job(item) if jobs else ""
-        if not job or job in jobs:
-            believed.append((path, item))
-        elif len(others) < MAX_OTHER_JOBS:
-            others.setdefault(job, Rejected(f"{path}/metric/job", _unbelieved(job, jobs)))
-    return believed, list(others.values())
+def other_jobs(body: object) -> tuple[Rejected, ...]:
+    """A rejection for each job in the answer to OTHER_JOBS. Raises Unreadable if it is not a vector."""
+    items = observation.query_result(body, "vector", code="prometheus_result", most=MAX_OTHER_JOBS)
+    return tuple(Rejected("metric/job", _unbelieved(job)) for job in map(_job, items))
 
 
 def _job(item: object) -> str:
@@ -247,9 +237,10 @@ def _job(item: object) -> str:
     return job if isinstance(job, str) else ""
 
 
-def _unbelieved(job: str, jobs: Iterable[str]) -> reasons.Reason:
+def _unbelieved(job: str) -> reasons.Reason:
     query = f"{XID_METRIC}{{job={json.dumps(short_text(job), ensure_ascii=False)}}}"
-    return reasons.of("prometheus_job", job=short_text(job), known=", ".join(jobs), setting="query", query=query)
+    known = ", ".join(DEFAULT_JOBS)
+    return reasons.of("prometheus_job", job=short_text(job) or "-", known=known, setting="query", query=query)
 
 
 def _series(item: object, path: str, *, query: str, node_labels: Sequence[str], now: datetime) -> _Series:

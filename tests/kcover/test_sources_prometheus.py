@@ -89,29 +89,8 @@ def test_a_query_without_a_selector_believes_every_series(query: str, *, selects
     assert prometheus.has_selector(query) is selects
 
 
-@pytest.mark.parametrize(
-    ("job", "is_believed"),
-    [("nvidia-dcgm-exporter", True), ("dcgm-exporter", True), ("", True), ("kubernetes-pods", False)],
-)
-def test_a_users_pod_that_exports_the_metric_is_not_the_exporter(job: str, *, is_believed: bool) -> None:
-    """Any pod that Prometheus scrapes could have had any node rebooted."""
-    rows = [
-        {"metric": {"Hostname": "gpu-1", "gpu": str(gpu), "job": job}, "value": [NOW.timestamp(), "79"]}
-        for gpu in range(3)
-    ]
-    body = {"data": {"resultType": "vector", "result": rows}}
-    jobs = prometheus.DEFAULT_JOBS
-    found = prometheus.read(body, query=METRIC, jobs=jobs, before=prometheus.Before(), now=NOW)
-    assert len(found.batch.observations) == (3 if is_believed else 0)
-    assert [one.reason.code for one in found.batch.rejected] == ([] if is_believed else ["prometheus_job"])
-    again = prometheus.read(body, query=METRIC, before=found.after, now=NOW)  # by an admin's query
-    assert len(again.batch.observations) == (0 if is_believed else 3)
-    assert again.batch.rejected == ()
-
-
-def test_many_other_jobs_are_not_all_named() -> None:
-    rows = [{"metric": {"Hostname": "gpu-1", "job": f"j{job}"}, "value": [NOW.timestamp(), "79"]} for job in range(99)]
-    body = {"data": {"resultType": "vector", "result": rows}}
-    jobs = prometheus.DEFAULT_JOBS
-    found = prometheus.read(body, query=METRIC, jobs=jobs, before=prometheus.Before(), now=NOW).batch
-    assert (found.observations, len(found.rejected)) == ((), prometheus.MAX_OTHER_JOBS)
+def test_a_job_that_the_default_query_leaves_out_is_named() -> None:
+    rows = [{"metric": metric, "value": [NOW.timestamp(), "3"]} for metric in ({"job": "kubernetes-pods"}, {})]
+    found = prometheus.other_jobs({"data": {"resultType": "vector", "result": rows}})
+    assert [one.reason.code for one in found] == ["prometheus_job"] * 2
+    assert [dict(one.reason.params)["job"] for one in found] == ["kubernetes-pods", "-"]

@@ -8,11 +8,11 @@ from typing import Any, Final
 from django.db import transaction
 
 from kcover.sources import prometheus, settings
-from kcover.sources.observation import MAX_ITEMS, ObservationBatch
+from kcover.sources.observation import MAX_ITEMS, ObservationBatch, Rejected, Unreadable
 from kcover_portal.sources.models import Source
 from kcover_portal.sources.services import intake, pull_position
 from kcover_portal.sources.services.pull_position import Clock
-from kcover_portal.sources.services.pull_request import SECONDS, ask, headers_of
+from kcover_portal.sources.services.pull_request import SECONDS, NotRead, ask, headers_of
 
 PATH: Final = "/api/v1/query"
 KNOWN_BEFORE: Final = timedelta(hours=1)  # of the first reading
@@ -78,8 +78,19 @@ def _read(source: Source, before: prometheus.Before, *, at: datetime) -> prometh
     query = source.settings.get("query", prometheus.DEFAULT_QUERY)
     labels = source.settings.get("node_label", prometheus.NODE_LABELS)
     body = ask_for(source, query, at=at)
-    jobs = () if "query" in source.settings else prometheus.DEFAULT_JOBS
-    return prometheus.read(body, query=query, jobs=jobs, node_labels=labels, before=before, now=at)
+    found = prometheus.read(body, query=query, node_labels=labels, before=before, now=at)
+    if "query" in source.settings:
+        return found
+    rejected = (*found.batch.rejected, *_other_jobs(source, at=at))
+    return replace(found, batch=replace(found.batch, rejected=rejected))
+
+
+def _other_jobs(source: Source, *, at: datetime) -> tuple[Rejected, ...]:
+    """What the default query leaves out. That the server cannot count it keeps no fault from being read."""
+    try:
+        return prometheus.other_jobs(ask_for(source, prometheus.OTHER_JOBS, at=at))
+    except (NotRead, Unreadable):
+        return ()
 
 
 def ask_for(source: Source, query: str, *, at: datetime, seconds: float = SECONDS) -> Any:

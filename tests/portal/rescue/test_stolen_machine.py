@@ -38,7 +38,9 @@ class Thief(World):
     def steal_provider_id(self, machine: str) -> None:
         """The API server lets a kubelet state the providerID when it registers, and once while there is none."""
         for name in (VICTIM, NODE):
-            self.kube.objects.edit("Node", "", name, lambda found: found.setdefault("spec", {}).update(providerID=machine))
+            self.kube.objects.edit(
+                "Node", "", name, lambda found: found.setdefault("spec", {}).update(providerID=machine)
+            )
             self.sync()
         self.report()
 

@@ -11,6 +11,7 @@ from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.sources import services
 from kcover_portal.sources.models import Source
+from simulator.witnesses.prometheus import Series
 from tests.portal.sources.conftest import add, pull
 from tests.portal.sources.stand_ins import PCI, UUID, Answered, StandIns
 
@@ -51,6 +52,22 @@ def test_a_value_that_changes_is_an_xid(prometheus: Source, stand_ins: StandIns,
     xid(stand_ins, 79, now + 121 * SECOND)
     pull(row, at=now + 150 * SECOND)
     assert seen() == [("xid", "79", "open", 2), ("xid", "62", "open", 1)]
+
+
+@pytest.mark.parametrize("job", ["kubernetes-pods", ""])
+def test_a_users_pod_that_exports_the_metric_is_not_the_exporter(
+    prometheus: Source, stand_ins: StandIns, now: datetime, job: str
+) -> None:
+    """It could have had any node rebooted, and as 20,000 series it made the answer too large to read."""
+    pull(prometheus, at=now - SECOND)
+    (place, genuine), *_ = stand_ins.prometheus.series.items()
+    for number in range(kcover_prometheus.MAX_SERIES):
+        labels = {**genuine.labels, "job": job, "number": str(number)}
+        stand_ins.prometheus.series[f"pod-{number}", place[1]] = Series(labels, [(0.0, 0), (now.timestamp(), 79)])
+    genuine.values.append((now.timestamp(), 62))
+    row = pull(prometheus, at=now + 30 * SECOND)
+    assert [(incident.kind, incident.code) for incident in Incident.objects.all()] == [("xid", "62")]
+    assert row.error["code"] == "prometheus_job"
 
 
 def test_an_xid_of_the_last_hour_is_found_at_the_start(prometheus: Source, stand_ins: StandIns, now: datetime) -> None:
