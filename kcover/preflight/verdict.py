@@ -209,19 +209,27 @@ def _outcomes(normal: Mapping[str, Report]) -> Mapping[str, Mapping[int, bool]]:
     """For each node: the slots it ran against a node that is not abnormal, and whether each slot failed.
 
     A pair counts for both of its nodes, whichever reported it, and failed if either reports it. An address that two
-    nodes claim is ignored, because its owner would be a guess.
+    nodes claim is ignored, because its owner would be a guess. So is what a report says about a peer that names another
+    peer in this slot, or that the report names in several: a schedule has each pair once, so a false report fails at
+    most one slot of a node.
     """
     claims = Counter(address for report in normal.values() for address in report.addresses)
     owners = {address: node for node, report in normal.items() for address in report.addresses if claims[address] == 1}
-    outcomes: dict[str, dict[int, bool]] = defaultdict(dict)
-    for report in normal.values():
+    pairs: dict[str, dict[int, set[str]]] = {node: defaultdict(set) for node in normal}  # node -> slot -> peers
+    told: list[tuple[str, str, int, bool]] = []  # reporter, peer, slot, and whether it failed
+    for node, report in normal.items():
         for batch in report.batches:
-            ends = (owners.get(batch.own), owners.get(batch.peer))
-            if None in ends:
-                continue
-            for end in filter(None, ends):
-                ran = outcomes[end]
-                ran[batch.slot] = ran.get(batch.slot, False) or batch.failed
+            ends = {owners.get(batch.own), owners.get(batch.peer)}
+            peer = next(iter(ends - {node, None}), None)
+            if node in ends and peer is not None:
+                pairs[node][batch.slot].add(peer)
+                told.append((node, peer, batch.slot, batch.failed))
+    outcomes: dict[str, dict[int, bool]] = defaultdict(dict)
+    for node, peer, slot, failed in told:
+        once = sum(peer in peers for peers in pairs[node].values()) == 1
+        agrees = node in pairs[peer][slot] if slot in pairs[peer] else once
+        for end in (node, peer) if agrees else (node,):
+            outcomes[end][slot] = outcomes[end].get(slot, False) or failed
     return outcomes
 
 

@@ -74,6 +74,7 @@ class PreflightEvent:
 
     namespace: str
     workload: str
+    node: str
     body: Mapping[str, Any]
     at: datetime | None
 
@@ -217,7 +218,9 @@ def _preflight(event: SeenEvent, node: str) -> PreflightEvent | None:
     workload = event.annotations[PREFLIGHT_WORKLOAD]
     if not workload or len(workload) > 253 or not fields.is_storable(workload):
         raise Unreadable("metadata/annotations", reasons.of("event_preflight_workload"))
-    return PreflightEvent(namespace=_workload_namespace(event), workload=workload, body=body, at=event.last_at)
+    return PreflightEvent(
+        namespace=_workload_namespace(event), workload=workload, node=node, body=body, at=event.last_at
+    )
 
 
 def _workload_namespace(event: SeenEvent) -> str:

@@ -4,11 +4,12 @@ import threading
 from collections.abc import Callable, Iterator
 from datetime import datetime
 
-from kcover import preflight as rule
 from kcover.sources import kube_events
+from kcover.sources.observation import Unreadable
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.kube import port
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.operate import event_batches, feed_watch
 from kcover_portal.preflight import services as preflight
 from kcover_portal.sources import services as sources
@@ -52,10 +53,12 @@ class KubeEventWatch(feed_watch.FeedWatch):
 
 
 def take_preflight(cluster: Cluster, report: kube_events.PreflightEvent, now: datetime) -> None:
-    """Stores the report of a node. Raises ReportInvalid if it is not counted."""
-    workload = preflight.Workload(cluster=cluster, namespace=report.namespace, name=report.workload)
+    """Stores the report of a node if the cluster shows a pod of the workload there: a kubelet may write any Event.
+
+    Raises Unreadable if it is not counted, and node_selection.Unanswered if the cluster does not answer.
+    """
+    sent = preflight.SentReport(namespace=report.namespace, workload=report.workload, report=report.body, at=report.at)
     try:
-        preflight.receive(workload, report.body, at=report.at, now=now)
-    except rule.ReportInvalid as refusal:
-        refusal.path = f"message/{refusal.path}".rstrip("/")
-        raise
+        preflight.receive_from_node(cluster, report.node, sent, now=now)
+    except FieldError as refusal:
+        raise Unreadable(refusal.field.replace("report", "message", 1), refusal.reason) from refusal

@@ -16,7 +16,9 @@ def has_pod(cluster: Cluster, node: str, *, namespace: str, workload: str) -> bo
     except port.KubeError as error:
         silent = reasons.of("cluster_not_answering", cluster=cluster.name, error=str(error))
         raise node_selection.Unanswered(silent, retry_after=getattr(error, "retry_after", None)) from error
-    return any(pod.namespace == namespace and workload in _workloads(pod) for pod in pods)
+    # A kubelet may create mirror pods with the labels of any job.
+    taking_part = (pod for pod in pods if not pod.mirror and pod.namespace == namespace)
+    return any(workload in _workloads(pod) for pod in taking_part)
 
 
 def _workloads(pod: port.Pod) -> set[str]:

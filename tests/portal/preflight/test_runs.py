@@ -308,3 +308,19 @@ def test_runs_are_forgotten(world: World) -> None:
     assert services.prune(now=world.now + retention.time(PreflightRun)) == 0
     assert services.prune(now=world.now + retention.time(PreflightRun) + timedelta(seconds=1)) == 1
     assert [run.state for run in PreflightRun.objects.all()] == ["waiting"]
+
+
+@pytest.mark.parametrize("told_by_the_peer", [True, False])
+def test_one_false_report_calls_no_peer_slow(world: World, *, told_by_the_peer: bool) -> None:
+    """It names the same peer in every slot; what that peer did is known from its own report, or from the others."""
+    for node in (1, 2, 3):
+        honest = raw(node)
+        if node == 1 and not told_by_the_peer:
+            honest["batches"] = honest["batches"][:1]
+        receive(world, honest)
+    lie = raw(4)
+    for batch in lie["batches"]:
+        batch |= {"pair": [ip(4), ip(1)], "self_ip": ip(4), "status": "fail"}
+    receive(world, lie)
+    run = PreflightRun.objects.get()
+    assert (run.state, "gpu-1" in run.slow) == ("complete", False)

@@ -235,10 +235,33 @@ def test_a_compacted_preflight_report(events: Events) -> None:
         marks = {"kcover.io/preflight-workload": "job", "kcover.io/preflight-report": identity}
         body = json.dumps(raw(number, failed=failed))
         events.add("Error", body, node=f"gpu-{number}", annotations=marks, component="kcover")
+        runs_job(events, f"gpu-{number}", "ml", "job")
     row = events.look()
     run = PreflightRun.objects.get()
     assert row.error == {}
     assert (run.namespace, run.workload, run.state, run.slow) == ("ml", "job", "complete", ["gpu-1"])
+
+
+def test_a_kubelet_reports_no_preflight_of_nodes_that_run_nothing_of_the_job(events: Events) -> None:
+    """A kubelet may write any Event, in any namespace, and mirror pods with any label on its own node."""
+    for number in (1, 2, 3, 4):
+        failed = {(slot, peer) for slot, peer in ((0, 2), (1, 3), (2, 4))} if number == 1 else set()
+        marks = {"kcover.io/preflight-workload": "job", "kcover.io/preflight-report": f"ml/job/gpu-{number}/0/abcdef"}
+        events.add("Error", json.dumps(raw(number, failed=failed)), node=f"gpu-{number}", annotations=marks)
+    events.world.kube.add_pod(
+        "ml", "static", node="gpu-4", mirror=True, labels={"training.kubeflow.org/job-name": "job"}
+    )
+    row = events.look()
+    assert (row.rejected, row.error["code"]) == (4, "preflight_no_pod")
+    assert PreflightRun.objects.count() == 0
+
+
+def runs_job(events: Events, node: str, namespace: str, job: str) -> None:
+    """The node has a pod of the training job."""
+    labels = {"training.kubeflow.org/job-name": job}
+    events.world.kube.add_pod(
+        namespace, f"{job}-{node}", node=node, labels=labels, owner_kind="PyTorchJob", owner_name=job
+    )
 
 
 @pytest.mark.parametrize(
@@ -268,6 +291,7 @@ def test_a_compacted_preflight_report(events: Events) -> None:
     ],
 )
 def test_bad_events_are_counted(events: Events, given: dict[str, Any], code: str) -> None:
+    runs_job(events, "gpu-1", "default", "j")
     events.add(**given)
     row = events.look()
     assert (row.rejected, seen()) == (1, [])
