@@ -31,6 +31,7 @@ PLAIN = (
     "agent/daemonset.yaml",
     "job-change-policy.yaml",
     "node-change-policy.yaml",
+    "kubelet-policy.yaml",
     "pair-test-policy.yaml",
     "machines.yaml",
     "pod-logs.yaml",

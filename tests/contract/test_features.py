@@ -143,7 +143,7 @@ def test_every_switch_of_the_chart_is_tested() -> None:
         "pairTestsOnControlPlanes",
         "jobs",
     }
-    policy |= {"jobChangePolicy", "nodeChangePolicy"}
+    policy |= {"jobChangePolicy", "nodeChangePolicy", "kubeletPolicy"}
     assert set(chart.defaults()["features"]) - policy == set(VERBS)
     assert set(chart.defaults()["features"]["jobs"]) == set(chart.KINDS)
 

@@ -28,21 +28,24 @@ class AdmissionPolicy:
         """What its validations say."""
         return {one["message"] for one in self.spec["validations"]}
 
-    def denials(self, old: Object | None, new: Object) -> list[str]:
-        """The messages of the validations that fail for this change of an object. ``old`` None: it is created."""
-        given: Object = {"object": new, "oldObject": old, "variables": {}}
+    def denials(self, old: Object | None, new: Object, request: Object | None = None) -> list[str]:
+        """The messages of the validations that fail for this change of an object. ``old`` None: it is created.
+
+        ``request``: what an expression may know of the request besides.
+        """
+        given: Object = {"object": new, "oldObject": old, "request": request or {}, "variables": {}}
         for variable in self.spec["variables"]:
             given["variables"][variable["name"]] = cel.evaluate(variable["expression"], given)
         return [one["message"] for one in self.spec["validations"] if not holds(one["expression"], given)]
 
-    def is_about(self, user: str) -> bool:
+    def is_about(self, user: str, *groups: str) -> bool:
         """Returns whether the policy applies to requests of this user."""
-        return is_about(self.spec, user)
+        return is_about(self.spec, user, *groups)
 
 
-def is_about(spec: Object, user: str) -> bool:
+def is_about(spec: Object, user: str, *groups: str) -> bool:
     """Returns whether the conditions of a policy match requests of this user."""
-    given = {"request": {"userInfo": {"username": user}}}
+    given = {"request": {"userInfo": {"username": user, "groups": list(groups)}}}
     return all(cel.evaluate(one["expression"], given) is True for one in spec["matchConditions"])
 
 

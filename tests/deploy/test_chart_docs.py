@@ -80,6 +80,7 @@ def test_values_that_the_page_names_exist() -> None:
         "pairTestsOnControlPlanes",
         "jobChangePolicy",
         "nodeChangePolicy",
+        "kubeletPolicy",
     }
 
 
