@@ -11,7 +11,7 @@ from rest_framework.request import Request
 
 from kcover import reasons
 from kcover_portal.accounts import queries
-from kcover_portal.accounts.models import ApiToken, Role, User
+from kcover_portal.accounts.models import ApiToken, Role, User, Verb
 from kcover_portal.accounts.services import step_up as freshness
 from kcover_portal.api import http_errors
 from kcover_portal.api.authentication import principal
@@ -84,6 +84,13 @@ def require_somewhere(request: Request, needed: str) -> None:
         where = reasons.of("in_any_cluster")
         raise http_errors.Forbidden(reasons.of("role_required", role=queries.role_with(needed), where=where))
     _note(request, needed, ANYWHERE)
+
+
+def require_override(request: Request, place: queries.Place) -> None:
+    """Raises Forbidden unless the caller is an approver of the place or a token with the scope ``override``."""
+    who = principal(request)
+    if not (isinstance(who, ApiToken) and queries.may_override(who, place)):
+        require(request, Verb.OVERRIDE, place)
 
 
 def step_up(request: Request) -> None:

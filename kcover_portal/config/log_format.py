@@ -18,8 +18,9 @@ LINE: Final = "%(asctime)s %(levelname)s %(name)s %(message)s"
 _LINK = re.compile(r"(/(?:approve|wall)/)#?[^\s\"'?&<>]+")
 
 
-# What a reader of logs could take for the end of a line, and a terminal for a command: messages quote texts of others.
-_UNPRINTED = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
+# What a reader of logs could take for the end of a line, and a terminal for a command or another direction of writing:
+# messages quote texts of others.
+_UNPRINTED = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def _printed(text: str) -> str:
@@ -60,7 +61,8 @@ class JsonLine(logging.Formatter):
             line["exception"] = _redacted(self.formatException(record.exc_info))
         if record.stack_info:
             line["stack"] = _redacted(record.stack_info)
-        return json.dumps(line, ensure_ascii=False, default=str)
+        text = json.dumps(line, ensure_ascii=False, default=str)
+        return _UNPRINTED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def configuration(chosen: str, reports: Mapping[str, str] | None = None) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.console import fault_names, form_dialog, forms, incident_groups, lists
 from kcover_portal.console.access import Request, require, signed_in
+from kcover_portal.console.confirmation import confirm
 from kcover_portal.console.reads import dashboards, guard_holds, needs, node_acts, past_remedies, storms
 from kcover_portal.console.views.saved_views import opens_first
 from kcover_portal.evidence import queries as evidence
@@ -184,6 +185,8 @@ def close(request: Request, pk: int) -> HttpResponse:
     page = reverse("console:incident", args=(pk,))
 
     def close_it(given: dict[str, Any], now: datetime) -> None:
+        if row.kind == STORM:  # it ends a guard for many nodes
+            confirm(request)
         services.close_by_hand(row, actor=accounts.actor(request.user), reason=given["reason"], now=now)
 
     if row.node is None:

@@ -1,9 +1,13 @@
 """The nodes that a restart by an order keeps its job off, because attempts of the job failed first there."""
 
+from collections import defaultdict
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
-from django.db.models import Count, Max
+from django.db.models import Count, Max, Q, TextField
+from django.db.models.fields.json import KeyTextTransform
+from django.db.models.functions import Cast
 
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import Incident
@@ -23,11 +27,23 @@ def to_exclude(cluster: Cluster, job: training_jobs.Job, workload: port.Workload
     """
     if not (job.known.replicas and job.uid) or job.uid != workload.uid or workload.queue:
         return []
-    nodes = _accused(cluster, job, now=now)
-    labels = {node.name: node.labels for node in Node.objects.filter(cluster=cluster, name__in=nodes)}
-    hosts = [labels.get(name, {}).get(node_exclusion.HOSTNAME, name) for name in nodes]
+    hosts = _hosts_of(cluster, _accused(cluster, job, now=now))
     room = max(0, MAX_EXCLUDED - len(workload.excluded_hosts))
     return sorted([host for host in hosts if host not in workload.excluded_hosts][:room])
+
+
+def _hosts_of(cluster: Cluster, names: Sequence[str]) -> list[str]:
+    """The hostname labels of the nodes, in order. A node states its own: one that others have, too, is left out."""
+    label = Cast(KeyTextTransform(node_exclusion.HOSTNAME, "labels"), TextField())
+    rows = Node.objects.filter(cluster=cluster).annotate(host=label)
+    stated = dict(rows.filter(name__in=names).values_list("name", "host"))
+    wanted = {name: stated.get(name) or name for name in names}
+    others = rows.filter(in_cluster=True).filter(Q(host__in=wanted.values()) | Q(name__in=wanted.values()))
+    owners = defaultdict[str, set[str]](set)
+    for name, host in others.values_list("name", "host"):
+        owners[name].add(name)
+        owners[host or name].add(name)
+    return [host for name, host in wanted.items() if owners[host] <= {name}]
 
 
 def _accused(cluster: Cluster, job: training_jobs.Job, *, now: datetime) -> list[str]:

@@ -12,6 +12,7 @@ from kcover_portal.accounts import services as accounts
 from kcover_portal.accounts.models import ApiToken
 from kcover_portal.accounts.services import recovery_codes
 from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.incidents.models import STORM, Incident
 from kcover_portal.notify.models import Channel, Route
 from kcover_portal.notify.services import channels
 from tests.portal.accounts.second_factors import App, enrol
@@ -62,9 +63,24 @@ ACTS: dict[str, Act] = {
     "audit sink": lambda api: api.post("audit-sinks", {"name": "siem", "kind": "syslog", "address": "tcp://siem:601"}),
     "source": lambda api: api.post("sources", {"name": "am", "kind": "alertmanager", "cluster": "east"}),
     "revoke an agent's token": lambda api: api.call("delete", f"tokens/{ApiToken.objects.get(kind='agent').pk}"),
+    "close a storm": lambda api: api.post(f"incidents/{storm().pk}/close", {"reason": "x"}),
     "change a channel": lambda api: api.call("patch", "channels/desk", {"url": "https://chat.example.com/y"}),
 }
 CHANNEL = {"kind": "slack", "url": "https://chat.example.com/x"}
+
+
+def storm() -> Incident:
+    """An open one of the cluster."""
+    at = timezone.now()
+    given = {"cluster": Cluster.objects.get(), "kind": STORM, "code": "62", "state": "open"}
+    return Incident.objects.get_or_create(**given, defaults={"opened_at": at, "last_at": at})[0]
+
+
+def test_a_program_closes_a_storm_only_if_it_may_override(node: Node, now: datetime) -> None:
+    """It ends a guard for all nodes of the storm."""
+    for scopes, status in (([], 403), (["override"], 200)):
+        _, secret = accounts.make_token("operator", scopes=scopes, created_by="test", now=now)
+        assert Api(secret).post(f"incidents/{storm().pk}/close", {"reason": "x"}).status_code == status
 
 
 @pytest.mark.parametrize("act", ACTS.values(), ids=ACTS.keys())

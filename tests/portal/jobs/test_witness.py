@@ -232,6 +232,16 @@ def test_a_closed_accusation_excludes_no_node(world: JobWorld) -> None:
     assert world.kube.called("exclude_hosts") == []
 
 
+@pytest.mark.parametrize("stated", ["gpu-1", "gpu-3"])
+def test_a_host_name_that_another_node_has_keeps_no_job_off_it(world: JobWorld, stated: str) -> None:
+    """A node states its label itself. A stolen one could keep jobs off its neighbour."""
+    templated(world)
+    accuse(world, "gpu-2")
+    world.kube.label_node("gpu-2", {node_exclusion.HOSTNAME: stated})
+    world.sync()
+    assert excludes(world) == ()
+
+
 def test_a_node_without_a_hostname_label_is_excluded_by_its_name(world: JobWorld) -> None:
     templated(world)
     accuse(world, "gpu-2")

@@ -72,6 +72,17 @@ def test_a_line_is_one_object(lines: Any) -> None:
     assert line["process"] == os.getpid()
 
 
+@pytest.mark.parametrize("bad", ["\x9b2J", "\x85", "\u2028", "\u202e", "\u2066", "\x7f"], ids=ascii)
+@pytest.mark.parametrize("formatter", [log_format.JsonLine(), log_format.Redacted(log_format.LINE)])
+def test_no_text_commands_a_terminal(formatter: logging.Formatter, bad: str) -> None:
+    """Also not the C1 controls and those of direction, which JSON leaves as they are."""
+    record = logging.LogRecord("kcover_portal.x", logging.INFO, "", 0, "cluster %s", (f"a{bad}b",), None)
+    line = formatter.format(record)
+    assert bad[0] not in line
+    if isinstance(formatter, log_format.JsonLine):
+        assert json.loads(line)["message"] == f"cluster a{bad}b"
+
+
 def test_quoted_text_is_no_line_of_its_own() -> None:
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)

@@ -10,16 +10,16 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from kcover_portal.accounts import queries as accounts
-from kcover_portal.accounts.models import Verb
+from kcover_portal.accounts.models import ApiToken, Verb
 from kcover_portal.api import idempotency
 from kcover_portal.api.authentication import principal
-from kcover_portal.api.permissions import require
+from kcover_portal.api.permissions import require, require_override, step_up
 from kcover_portal.api.v1 import base
 from kcover_portal.api.v1.reason_fields import ReasonSerializer, SentenceField
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents import queries, services
 from kcover_portal.incidents.filtersets import OccurrenceFilter
-from kcover_portal.incidents.models import Incident, Occurrence
+from kcover_portal.incidents.models import STORM, Incident, Occurrence
 from kcover_portal.jobs import queries as jobs
 from kcover_portal.rescue import services as rescue
 from kcover_portal.shared_reads.filtersets import IncidentFilter
@@ -204,13 +204,20 @@ class Close(base.ActionView):
     @extend_schema(operation_id="incidents_close", request=CloseBody, responses={200: IncidentSerializer})
     @idempotency.once
     def post(self, request: Request, pk: int) -> Response:
-        """Closes the incident. 409 if it is already closed. Faults on the nodes of a storm are decided again."""
+        """Closes the incident. 409 if it is already closed. Faults on the nodes of a storm are decided again.
+
+        To close a storm, a person needs a fresh second factor, and a token the scope ``override``.
+        """
         base.known_only(request)
         who = principal(request)
         visible = accounts.visible(who, Incident.objects.select_related("cluster", "node"))
         row = get_object_or_404(visible, pk=pk)
         # Closing the fault of a two-person question would end the question.
         require(request, Verb.APPROVE if rescue.question_about(row) else Verb.CLOSE, row.node or row.cluster)
+        if row.kind == STORM:  # it ends a guard for many nodes
+            if isinstance(who, ApiToken):
+                require_override(request, row.cluster)
+            step_up(request)
         reason = base.body_of(request, CloseBody)["reason"]
         services.close_by_hand(row, actor=accounts.actor(who), reason=reason, now=timezone.now())
         row.refresh_from_db()

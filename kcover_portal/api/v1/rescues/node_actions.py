@@ -15,10 +15,10 @@ from kcover.decisions import guards
 from kcover.plans.plan import VERBS
 from kcover.values.quote import short_text
 from kcover_portal.accounts import queries as accounts
-from kcover_portal.accounts.models import ApiToken, User, Verb
+from kcover_portal.accounts.models import User
 from kcover_portal.api import http_errors, idempotency
 from kcover_portal.api.authentication import principal
-from kcover_portal.api.permissions import decides, require, step_up
+from kcover_portal.api.permissions import decides, require, require_override, step_up
 from kcover_portal.api.v1 import base
 from kcover_portal.api.v1.reason_fields import ReasonSerializer
 from kcover_portal.api.v1.rescues.rescues import RescueSerializer, detailed
@@ -122,7 +122,7 @@ class NodeAct(base.ActionView):
         require(request, requests.right_for(verb), node)
         body = base.body_of(request, NodeActBody)
         if body["override"]:
-            _require_override(request, node)
+            require_override(request, node)
         if body["override"] or requests.needs_factor(verb):
             step_up(request)
         return self._open(request, node, verb, reason=body["reason"], override=body["override"])
@@ -162,11 +162,3 @@ class NodeAct(base.ActionView):
         )
         location = reverse("api:rescue", kwargs={"pk": opened.pk}, request=request)
         return Response(RescueSerializer(detailed().get(pk=opened.pk)).data, status=201, headers={"Location": location})
-
-
-def _require_override(request: Request, node: Node) -> None:
-    """Raises Forbidden unless the caller is an approver or a token with the scope override."""
-    who = principal(request)
-    if isinstance(who, ApiToken) and accounts.may_override(who, node):
-        return
-    require(request, Verb.OVERRIDE, node)
