@@ -6,8 +6,8 @@ chosen at random. If no rule finds one, any free standby is chosen. If none is f
 
 import json
 import random
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kcover import reasons
@@ -100,6 +100,26 @@ class StandbyMark:
     added: tuple[Taint, ...] = ()
     dropped: tuple[Taint, ...] = ()
 
+    def proved(self, known: Sequence["StandbyMark"]) -> "StandbyMark":
+        """Those of these changes that the portal's own records state. The standby's kubelet may write the annotation.
+
+        The values are those of the records. The state label, which a kubelet may set by itself, needs none.
+        """
+        stated = {key: (row.before.get(key), row.after[key]) for row in known for key in row.after}
+        if node_stage.STATE_LABEL in self.after:
+            state = (self.before.get(node_stage.STATE_LABEL), self.after[node_stage.STATE_LABEL])
+            stated.setdefault(node_stage.STATE_LABEL, state)
+        keys = [key for key in self.after if key in stated and not kube_names.is_fixed_label(key)]
+        return replace(
+            self,
+            active=self.active and any(row.active for row in known),
+            uncordoned=self.uncordoned and any(row.uncordoned for row in known),
+            before={key: stated[key][0] for key in keys},
+            after={key: stated[key][1] for key in keys},
+            added=tuple(one for one in self.added if any(one in row.added for row in known)),
+            dropped=tuple(one for one in self.dropped if any(one in row.dropped for row in known)),
+        )
+
     def to_json(self) -> dict[str, Any]:
         """The content of the annotation and of the database row."""
         return {
@@ -123,7 +143,14 @@ class StandbyMark:
 def read_mark(text: str) -> StandbyMark | None:
     """Parse an annotation. None for anything that the portal did not write."""
     try:
-        content = json.loads(text)
+        return mark_of(json.loads(text))
+    except (ValueError, RecursionError):
+        return None
+
+
+def mark_of(content: Any) -> StandbyMark | None:
+    """The mark from the result of ``to_json``; None for anything else."""
+    try:
         before, after = content["before"], content["after"]
         return StandbyMark(
             assignment=int(content["assignment"]),
@@ -136,7 +163,7 @@ def read_mark(text: str) -> StandbyMark | None:
             added=_taints(after["taints"]),
             dropped=_taints(before["taints"]),
         )
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
+    except (KeyError, TypeError, ValueError, AttributeError):
         return None
 
 

@@ -6,11 +6,12 @@ anybody can see the changes with kubectl.
 
 import json
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kcover.nodes import node_stage
+from kcover.values.kube_names import is_fixed_label
 
 ANNOTATION = "kcover.io/rescue"
 STATE_LABEL = node_stage.STATE_LABEL
@@ -74,6 +75,29 @@ class Marks:
             for key, before in self.labels.items()
             if labels.get(key) != before and labels.get(key) == self.given.get(key, labels.get(key))
         }
+
+    def proved(self, known: Sequence["Marks"], *, own_taints: Collection[str]) -> "Marks":
+        """Those of these changes that the portal's own records state. The node's kubelet may write the annotation.
+
+        ``known``: the marks of the records, oldest first. Without any, only taints with a key of ``own_taints`` are
+        believed. Previous values of labels are those of the records; the state label, which a kubelet may set by
+        itself, has the one of the annotation. Rules of devices prove themselves (``device_rules.is_own``).
+        """
+        stated = {taint for record in known for taint in record.taints}
+        before = {key: value for record in reversed(known) for key, value in record.labels.items()}
+        given = {key: value for record in reversed(known) for key, value in record.given.items()}
+        labels = {key: before[key] for key in self.labels if key in before and not is_fixed_label(key)}
+        if STATE_LABEL in self.labels:
+            labels[STATE_LABEL] = self.labels[STATE_LABEL]
+        foreign = self.foreign_cordon or any(record.foreign_cordon for record in known)
+        return replace(
+            self,
+            cordon=self.cordon and not foreign,
+            foreign_cordon=foreign,
+            taints=tuple(one for one in self.taints if one in stated or (not known and one[0] in own_taints)),
+            labels=labels,
+            given={key: given[key] for key in labels if key in given},
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The content of the annotation; the database stores the same."""

@@ -34,6 +34,7 @@ SENTENCES: Mapping[str, str] = {
     ),
     "marks_removed": _("Removed: {changes}."),
     "mark_removed": _("Removed the portal's mark."),
+    "marks_unproved": _("Left as they are, because no record of the portal states that it changed them: {changes}."),
     "change_cordon": _("cordon"),
     "change_taint": _("taint {taint}"),
     "change_label": _("label {label}"),

@@ -117,6 +117,7 @@ class Rescue(models.Model):
     passed_over = models.JSONField(default=list, help_text="overridden guards: when, before which step, and why")
     request = models.JSONField(default=dict, help_text="the decision system's request, as received")
     marks = models.JSONField(default=dict, help_text="what it changed on the node and has not reverted")
+    marks_begun = models.JSONField(db_default={}, default=dict, help_text="marks of a write that has no answer yet")
     on_probation = models.BooleanField(
         db_default=False, default=False, help_text="the node was on probation when it was opened"
     )
@@ -276,6 +277,7 @@ class Assignment(models.Model):
     rescue = models.ForeignKey(Rescue, on_delete=models.CASCADE, related_name="assignments")
     state = models.CharField(max_length=10, choices=State.choices, default=State.RESERVED)
     marks = models.JSONField(default=dict, help_text="what it changed on the standby and has not reverted")
+    marks_begun = models.JSONField(db_default={}, default=dict, help_text="marks of a write that has no answer yet")
     because = models.JSONField(default=dict, help_text="the reason why it was chosen or given back")
     reserved_at = models.DateTimeField()
     activated_at = models.DateTimeField(null=True)

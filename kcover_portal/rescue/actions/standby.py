@@ -114,7 +114,10 @@ def _put_into_service(context: Context, assignment: Assignment, origin: port.Nod
     activate = partial(context.kube.apply_node, spare.name, wanted, expect=context.renew_if_needed)
     _, after = context.write(audit.Call.ACTIVATE, activate, node=spare.name, wanted=change)
     kept = Assignment.objects.filter(pk=assignment.pk, state=Assignment.State.RESERVED).update(
-        state=Assignment.State.ACTIVE, marks=standby_marks.mark_json(after, assignment), activated_at=context.now
+        state=Assignment.State.ACTIVE,
+        marks=standby_marks.mark_json(after, assignment),
+        marks_begun={},
+        activated_at=context.now,
     )
     if not kept:
         raise StandbyUnfit(reasons.of("standby_released_meanwhile", standby=spare.name))

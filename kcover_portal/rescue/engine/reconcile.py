@@ -21,6 +21,7 @@ from kcover_portal.rescue.control import burn_ins, requests
 from kcover_portal.rescue.engine import device_drift, probation_end
 from kcover_portal.rescue.lifecycle import create
 from kcover_portal.rescue.models import Rescue
+from kcover_portal.rescue.queries import proved_marks
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +88,7 @@ def _drop_marks(node: Node, marked: Rescue, *, now: datetime) -> None:
     Node.objects.select_for_update(no_key=True).get(pk=node.pk)
     if queries.open_on(node) is not None or queries.marked_on(node) != marked:
         return
-    Rescue.objects.filter(node=node).exclude(marks={}).update(marks={})
+    Rescue.objects.filter(node=node).exclude(marks={}, marks_begun={}).update(marks={}, marks_begun={})
     _note(node, audit.MarksGone(rescue=marked.pk, node=node.name), now=now)
 
 
@@ -98,7 +99,8 @@ def _adopt_marks(node: Node, shown: core_marks.Marks, *, now: datetime) -> None:
     rescue = Rescue.objects.filter(pk=shown.rescue, node=node).first()
     if rescue is None or queries.open_on(node) is not None or queries.marked_on(node) is not None:
         return
-    Rescue.objects.filter(pk=rescue.pk).update(marks=shown.to_json())
+    proved = proved_marks.by(proved_marks.known(node, uid=node.uid), shown)
+    Rescue.objects.filter(pk=rescue.pk).update(marks=proved.to_json(), marks_begun={})
     _note(node, audit.MarksFound(rescue=rescue.pk, node=node.name), now=now)
 
 

@@ -270,8 +270,21 @@ class Context:
 
     def keep_marks(self, marks: core_marks.Marks | None) -> None:
         """Notes what is on the node now; None: everything was taken back, also by rescues before this one."""
-        self.rescue.marks = marks.to_json() if marks else {}
+        self.rescue.marks, self.rescue.marks_begun = marks.to_json() if marks else {}, {}
         self.marks_changed = True
+
+    def begin_marks(self, marks: core_marks.Marks) -> None:
+        """Stores what a write is to put on the node, before it is made, where the rows do not state it yet.
+
+        Only what the rows state is taken back later, also if this worker dies before it knows the answer. A cordon and
+        the state label need no row: the node's kubelet may change them by itself. Raises LeaseLost.
+        """
+        known = self.marks
+        if set(marks.taints) <= set(known.taints) and marks.labels.keys() <= {*known.labels, core_marks.STATE_LABEL}:
+            self.renew_if_needed()
+            return
+        self.renew(marks_begun=marks.to_json())
+        self.rescue.marks_begun = marks.to_json()
 
     def note_answers(self) -> None:
         """Writes what the cluster answered although the rescue is no longer ours: it did happen."""

@@ -21,11 +21,14 @@ CLAIMS: Final = claims.Claims(
 )
 _RESCUE = PreparedUpdate(lambda rescue: Rescue.objects.filter(pk=rescue), rescue=int)
 _OTHERS_WITH_MARKS = PreparedUpdate(
-    lambda node, rescue: Rescue.objects.filter(node=node).exclude(pk=rescue).exclude(marks={}), node=int, rescue=int
+    lambda node, rescue: Rescue.objects.filter(node=node).exclude(pk=rescue).exclude(marks={}, marks_begun={}),
+    node=int,
+    rescue=int,
 )
 _STEP = PreparedUpdate(lambda step: Step.objects.filter(pk=step), step=int)
 
 Columns = Mapping[str, Any]
+NO_MARKS: Final[Columns] = {"marks": {}, "marks_begun": {}}
 
 
 def update_each_running(changes: Sequence[tuple[Rescue, Columns]]) -> set[int]:
@@ -75,14 +78,14 @@ def keep_marks(*rescues: Rescue) -> None:
     """
     own = [rescue for rescue in rescues if rescue.marks.get("rescue", rescue.pk) == rescue.pk]
     if len(own) > 1:
-        Rescue.objects.bulk_update(own, ["marks"])
-        others = Rescue.objects.filter(node__in=[rescue.node_id for rescue in own]).exclude(marks={})
-        others.exclude(pk__in=[rescue.pk for rescue in own]).update(marks={})
+        Rescue.objects.bulk_update(own, ["marks", "marks_begun"])
+        others = Rescue.objects.filter(node__in=[rescue.node_id for rescue in own]).exclude(marks={}, marks_begun={})
+        others.exclude(pk__in=[rescue.pk for rescue in own]).update(**NO_MARKS)
         rescues = tuple(rescue for rescue in rescues if rescue not in own)
     for rescue in rescues:
         owner = rescue.marks.get("rescue", rescue.pk)
-        update_rescue(owner, marks=rescue.marks)
-        _OTHERS_WITH_MARKS.run({"marks": {}}, node=rescue.node_id, rescue=owner)
+        update_rescue(owner, marks=rescue.marks, marks_begun={})
+        _OTHERS_WITH_MARKS.run(NO_MARKS, node=rescue.node_id, rescue=owner)
 
 
 def _alike(rows: Iterable[tuple[int, Columns]]) -> list[tuple[Columns, list[int]]]:

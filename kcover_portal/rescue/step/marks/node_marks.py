@@ -13,7 +13,7 @@ from kcover.nodes.node_stage import Stage
 from kcover_portal.fleet.models import Node
 from kcover_portal.kube import port
 from kcover_portal.rescue.models import Step
-from kcover_portal.rescue.queries import device_isolations
+from kcover_portal.rescue.queries import device_isolations, proved_marks
 from kcover_portal.rescue.step import recheck_guards
 from kcover_portal.rescue.step.context import Context, HeldBack
 from kcover_portal.rescue.step.devices import device_rules
@@ -32,12 +32,20 @@ class ForeignTaint(WriteForbidden):
 def adopt(context: Context, node: port.Node) -> Marks:
     """The marks to continue from: those on the node, if the portal wrote them, else new ones.
 
-    A rescue that follows another on an isolated node adopts its marks, so that the last one removes everything.
+    A rescue that follows another on an isolated node adopts its marks, so that the last one removes everything. Of the
+    marks on the node, only what the rows state counts: its kubelet may write there.
     """
-    on_node = core_marks.read(core_marks.parse(node.annotations.get(core_marks.ANNOTATION, "")))
+    on_node = _shown(node)
     if on_node is None:
         return Marks(rescue=context.rescue.pk)
+    own = core_marks.read(context.rescue.marks)
+    if own is None or proved_marks.by([own], on_node) != on_node:
+        on_node = proved_marks.by(proved_marks.known(context.node, uid=node.uid), on_node)
     return replace(on_node, rescue=context.rescue.pk)
+
+
+def _shown(node: port.Node) -> Marks | None:
+    return core_marks.read(core_marks.parse(node.annotations.get(core_marks.ANNOTATION, "")))
 
 
 def change(
@@ -65,7 +73,6 @@ def change(
     def wanted(node: port.Node) -> port.NodeChange:
         context.check_machine(node)
         check_not_excluded(context, node)
-        context.renew_if_needed()
         marks = adopt(context, node).without_devices({without_device})
         if cordon:
             marks = marks.with_cordon(was_unschedulable=node.unschedulable)
@@ -78,6 +85,7 @@ def change(
         if state is not None:
             labels[core_marks.STATE_LABEL] = state.value
             marks = marks.with_label(core_marks.STATE_LABEL, before=_state_before(node))
+        context.begin_marks(marks)
         planned[:] = [marks]
         return port.NodeChange(
             cordon=True if cordon else None,
@@ -217,9 +225,9 @@ def take_back(
 ) -> reasons.Reason:
     """Removes exactly what the portal added, and its mark, in one patch. Returns what was removed.
 
-    Rules that taint single devices are deleted first, each by a call of its own. A rescue that no person asked for
-    returns the node, or yields it to who uncordoned it: rules of other rescues for other GPUs stay, and the mark names
-    only them.
+    What no row states stays. Rules that taint single devices are deleted first, each by a call of its own. A rescue
+    that no person asked for returns the node, or yields it to who uncordoned it: rules of other rescues for other GPUs
+    stay, and the mark names only them.
     ``foreign``: an operator wants the node schedulable, whoever cordoned it. ``first_work``: the node may take its
     first work, so the readiness taint goes, too. ``also``: another change for the same
     patch, which takes precedence for the cordon and the labels. ``wanted``: for the audit log.
@@ -231,6 +239,7 @@ def take_back(
     rules.withdraw(device_isolations.noted(context.rescue))
     remaining: list[Marks | None] = []
     removed: list[reasons.Reason] = []
+    unproved: list[reasons.Reason] = []
 
     def reverted(node: port.Node) -> port.NodeChange:
         context.check_machine(node)
@@ -246,6 +255,7 @@ def take_back(
         gone = (*marks.taints, *((taint.key, taint.value, taint.effect) for taint in readiness))
         shown = replace(marks, taints=gone).without_devices({*rules.kept, *rules.foreign})
         removed[:] = [_removed(shown, uncordon=uncordon, unschedulable=node.unschedulable)]
+        unproved[:] = _unproved(_shown(node), marks, node)
         own = False if uncordon else None
         return port.NodeChange(
             cordon=own if more.cordon is None else more.cordon,
@@ -261,7 +271,7 @@ def take_back(
         rules.withdraw(left.rules)
         context.write(call, lambda: kube.apply_node(name, reverted), wanted=wanted)
     context.keep_marks(remaining[0])
-    return reasons.both(removed[0], rules.left_alone)
+    return reasons.both(removed[0], *unproved, rules.left_alone)
 
 
 def _labels_back(marks: Marks, node: port.Node, more: port.NodeChange) -> dict[str, str | None]:
@@ -281,6 +291,17 @@ def _withdraw_jobs(context: Context) -> None:
         for own in step.leftovers:
             withdraw = partial(job.withdraw, context.kube, own, step)
             context.write(audit.Call.WITHDRAW, withdraw, target=f"job {own}")
+
+
+def _unproved(shown: Marks | None, proved: Marks, node: port.Node) -> list[reasons.Reason]:
+    """What the mark on the node names and no row states, so that it stays: a person decides about it."""
+    if shown is None:
+        return []
+    present = {(taint.key, taint.value, taint.effect) for taint in node.taints}
+    taints = [one for one in shown.taints if one in present and one not in proved.taints]
+    changes = [reasons.of("change_taint", taint=f"{key}={value}:{effect}") for key, value, effect in taints]
+    changes += [reasons.of("change_label", label=key) for key in sorted(shown.labels.keys() - proved.labels.keys())]
+    return [reasons.of("marks_unproved", changes=tuple(changes))] if changes else []
 
 
 def _removed(marks: Marks, *, uncordon: bool, unschedulable: bool) -> reasons.Reason:

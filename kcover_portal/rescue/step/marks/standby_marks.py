@@ -88,6 +88,8 @@ def in_service(
             added=change.add_taints,
             dropped=change.drop_taints,
         )
+        # Before the call, because only what the row states is reverted.
+        Assignment.objects.filter(pk=assignment.pk).update(marks_begun=done.to_json())
         return port.NodeChange(
             cordon=False,
             labels={**state, **after},
@@ -119,7 +121,7 @@ def given_back(assignment: Assignment) -> port.DesiredChange:
 
 
 def mark_json(node: port.Node, assignment: Assignment) -> dict[str, object]:
-    """The assignment's mark on the node as JSON; empty for none."""
+    """The assignment's mark on the node as JSON, as far as its row proves it; empty for none."""
     mark = _mark(node, assignment)
     return mark.to_json() if mark else {}
 
@@ -127,7 +129,7 @@ def mark_json(node: port.Node, assignment: Assignment) -> dict[str, object]:
 def note_given_back(assignment: Assignment, *, because: reasons.Reason, now: datetime) -> None:
     """Closes the assignment's row after the node has been reverted."""
     rows = Assignment.objects.filter(pk=assignment.pk).exclude(state=Assignment.State.RELEASED)
-    rows.update(state=Assignment.State.RELEASED, because=because.to_json(), marks={}, released_at=now)
+    rows.update(state=Assignment.State.RELEASED, because=because.to_json(), marks={}, marks_begun={}, released_at=now)
     doorbell.publish("node", assignment.spare_id, cluster=assignment.spare.cluster.name)
 
 
@@ -148,8 +150,13 @@ def _check(node: port.Node, assignment: Assignment) -> None:
 
 
 def _mark(node: port.Node, assignment: Assignment) -> standby.StandbyMark | None:
+    """The assignment's mark on the node, as far as its row proves it: the node's kubelet may write there."""
     mark = standby.read_mark(node.annotations.get(standby.ANNOTATION, ""))
-    return mark if mark and mark.assignment == assignment.pk else None
+    if mark is None or mark.assignment != assignment.pk:
+        return None
+    stored = Assignment.objects.filter(pk=assignment.pk).values_list("marks", "marks_begun").first() or ({}, {})
+    known = [standby.mark_of(content) for content in stored if content]
+    return mark.proved([one for one in known if one is not None])
 
 
 def _without(labels: Mapping[str, str], own: core_marks.Marks) -> dict[str, str]:

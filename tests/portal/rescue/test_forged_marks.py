@@ -1,0 +1,202 @@
+"""The kubelet of a node may write the portal's marks on it. The portal takes back only what its own rows state."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from kcover.decisions import standby
+from kcover.nodes import marks
+from kcover_portal.kube import port
+from kcover_portal.rescue import services
+from kcover_portal.rescue.models import Rescue
+from tests.codes import codes_of
+from tests.portal.rescue import test_actions_standby as spares
+from tests.portal.rescue.world import HEAL, NODE, World
+
+pytestmark = pytest.mark.django_db
+ADMIN = {"key": "security.example/quarantine", "value": "true", "effect": "NoExecute"}
+POOL = "node-restriction.kubernetes.io/pool"
+ROLE = "node-role.kubernetes.io/payments"
+CHANGED = """
+apiVersion: kcover.io/v1
+kind: RescuePolicy
+metadata: {name: changed}
+spec:
+  rules:
+    - priority: 10
+      errorCode: ["62"]
+      actions:
+        - name: cordon
+        - {name: taint, attribute: {key: team/faulty, value: "yes", effect: NoSchedule}}
+        - {name: label, attribute: {key: node-role.kubernetes.io/payments, value: "no"}}
+"""
+TAINT = port.Taint("team/faulty", "yes", "NoSchedule")
+
+
+def by_admin(world: World, name: str = NODE) -> None:
+    def edit(found: dict[str, Any]) -> None:
+        found["metadata"].setdefault("labels", {})[POOL] = "public"
+        found.setdefault("spec", {}).setdefault("taints", []).append(ADMIN)
+
+    world.kube.objects.edit("Node", "", name, edit)
+    world.sync()
+
+
+def forge(world: World, *, rescue: int = 1, before: Mapping[str, str] = {POOL: "payments"}) -> None:
+    """The mark names an admin's taint as added, and labels as changed."""
+
+    def edit(found: dict[str, Any]) -> None:
+        notes = found["metadata"].setdefault("annotations", {})
+        mark = marks.read(marks.parse(notes.get(marks.ANNOTATION, ""))) or marks.Marks(rescue=rescue, cordon=True)
+        content = mark.to_json()
+        content["changed"]["taints"].append(list(ADMIN.values()))
+        content["before"]["labels"].update(before)
+        notes[marks.ANNOTATION] = json.dumps(content)
+
+    world.kube.objects.edit("Node", "", NODE, edit)
+    world.sync()
+
+
+def lose_answer(world: World, *, of: int) -> None:
+    """The change of a node with this number, from 1 on, is made, and its answer is lost."""
+    apply_node, made = world.kube.apply_node, []
+
+    def apply(*args: Any, **more: Any) -> Any:
+        made.append(args)
+        answer = apply_node(*args, **more)
+        if len(made) == of:
+            raise port.Unavailable("timed out", ambiguous=True)
+        return answer
+
+    world.kube.apply_node = apply
+
+
+def is_kept(node: port.Node) -> bool:
+    """Returns whether the node has what its kubelet may not change."""
+    return node.labels[POOL] == "public" and ADMIN["key"] in {taint.key for taint in node.taints}
+
+
+@pytest.mark.parametrize("when", ["before", "during"])
+def test_a_return_leaves_what_only_the_mark_names(when: str) -> None:
+    world = World(policy=HEAL)
+    by_admin(world)
+    world.report()
+    if when == "before":
+        forge(world)
+    world.fault(62)
+    world.until_reboot_is_asked()
+    if when == "during":
+        forge(world)
+    world.reboot()
+    world.until("succeeded")
+    node = world.kube.get_node(NODE)
+    assert (is_kept(node), node.unschedulable, marks.ANNOTATION in node.annotations) == (True, False, False)
+    world.uninstall()
+
+
+def test_a_mark_of_no_rescue_lends_no_right() -> None:
+    """Nothing happened to the node, and no person asked."""
+    world = World(policy="")
+    by_admin(world)
+    forge(world)
+    services.reconcile(now=world.now)
+    world.work()
+    assert is_kept(world.kube.get_node(NODE))
+    released = Rescue.objects.get()
+    assert "marks_unproved" in codes_of(released.steps.get().because)
+    world.uninstall()
+
+
+@pytest.mark.parametrize("died", [False, True])
+def test_the_rows_state_what_is_restored(died: bool) -> None:
+    """Also where the worker does not learn that its writes were made: their marks are stored before."""
+    world = World(policy=CHANGED)
+    world.kube.label_node(NODE, {ROLE: "yes"})
+    by_admin(world)
+    if died:
+        for _ in range(3):
+            world.kube.fail("apply_node", port.Unavailable("timed out", ambiguous=True), after=True)
+    world.fault(62)
+    world.until("succeeded")
+    assert TAINT in world.kube.get_node(NODE).taints
+    forge(world, before={POOL: "payments", ROLE: "stolen"})
+    services.request(world.node(), "release", actor="user:ann", reason="", now=world.now)
+    world.work()
+    node = world.kube.get_node(NODE)
+    assert (is_kept(node), node.labels[ROLE], TAINT in node.taints) == (True, "yes", False)
+    assert not node.unschedulable
+    world.uninstall()
+
+
+@pytest.mark.parametrize("call", ["taint", "label"])
+def test_a_write_without_an_answer_is_taken_back(call: str) -> None:
+    world = World(policy=CHANGED)
+    world.kube.label_node(NODE, {ROLE: "yes"})
+    world.sync()
+    lose_answer(world, of={"taint": 2, "label": 3}[call])
+    world.fault(62)
+    world.work()
+    services.cancel(world.rescue(), actor="user:ann", reason="stop", now=world.now)
+    assert Rescue.objects.get().marks_begun
+    world.sync()
+    services.request(world.node(), "release", actor="user:ann", reason="", now=world.now)
+    world.work()
+    node = world.kube.get_node(NODE)
+    assert (node.labels[ROLE], TAINT in node.taints, node.unschedulable) == ("yes", False, False)
+    assert not Rescue.objects.exclude(marks={}, marks_begun={}).exists()
+    world.uninstall()
+
+
+def test_without_its_database_the_portal_takes_back_only_its_own_taints_and_cordon() -> None:
+    world = World(policy="")
+    by_admin(world)
+    mark = marks.Marks(
+        rescue=4711,
+        cordon=True,
+        taints=(
+            ("kcover.io/unhealthy", "62", "NoSchedule"),
+            tuple(ADMIN.values()),
+            ("kcover.io/not-ready", "", "NoSchedule"),
+        ),
+        labels={marks.STATE_LABEL: None, "example.com/tier": "trusted"},
+    )
+    taints = tuple(port.Taint(*one) for one in mark.taints)
+    change = port.NodeChange(cordon=True, annotations={marks.ANNOTATION: mark.render()}, add_taints=taints)
+    world.kube.apply_node(NODE, change)
+    world.sync()
+    services.request(
+        world.node(), "release", actor="token:7", reason="", now=world.now, requester=Rescue.Requester.TOKEN
+    )
+    world.work()
+    node = world.kube.get_node(NODE)
+    keys = {taint.key for taint in node.taints}
+    assert (node.unschedulable, "example.com/tier" in node.labels) == (False, False)
+    assert keys == {ADMIN["key"], "kcover.io/not-ready"}
+    world.uninstall()
+
+
+def test_a_standby_gets_back_only_what_the_assignment_changed() -> None:
+    world = World(policy=spares.POLICY)
+    world.kube.label_node(NODE, spares.ROLE)
+    world.kube.add_node("spare-1", labels=spares.SPARE, unschedulable=True)
+    world.sync()
+    world.fault(62)
+    world.work()
+    by_admin(world, "spare-1")  # who has doubts
+
+    def edit(found: dict[str, Any]) -> None:
+        content = json.loads(found["metadata"]["annotations"][standby.ANNOTATION])
+        content["before"]["labels"][POOL], content["after"]["labels"][POOL] = "payments", "public"
+        content["after"]["taints"].append(list(ADMIN.values()))
+        found["metadata"]["annotations"][standby.ANNOTATION] = json.dumps(content)
+
+    world.kube.objects.edit("Node", "", "spare-1", edit)
+    world.sync()
+    services.request(world.node("spare-1"), "release", actor="user:ann", reason="", now=world.now)
+    world.work()
+    node = world.kube.get_node("spare-1")
+    assert is_kept(node)
+    assert spares.SPARE.items() <= node.labels.items()
+    world.uninstall()
