@@ -12,6 +12,10 @@ SENTENCES: Mapping[str, str] = {
     "cluster_not_found": _("The object no longer exists in the cluster: {error}"),
     "another_machine": _("The cluster has another machine named {node} now (UID {uid}, not {expected})."),
     "uncordoned_by_hand": _("Someone uncordoned {node} by hand."),
+    "uncordoned_outside": _(
+        "An uncordon outside of the portal ends the cordon only. What else the portal changed stays until a person "
+        "releases {node} here."
+    ),
     "mark_removed_by_hand": _("Someone removed the portal's mark from {node}."),
     "node_call_in_flight": _("Another call about {node} is under way."),
     "node_lock_expired": _("The lock on {node} has expired."),

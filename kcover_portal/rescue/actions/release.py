@@ -7,12 +7,13 @@ from kcover_portal.kube import port
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.queries import probations, standbys
 from kcover_portal.rescue.step.context import Context
-from kcover_portal.rescue.step.marks import node_marks, probation_marks, standby_marks
-from kcover_portal.rescue.step.outcomes import Done, Outcome
+from kcover_portal.rescue.step.marks import cordons, node_marks, probation_marks, standby_marks
+from kcover_portal.rescue.step.outcomes import Done, Failed, Outcome
 
 
 def run(context: Context) -> Outcome:
-    """Removes cordon, taints, labels and mark in one patch; the portal's own clean-up does so only while uncordoned.
+    """Removes cordon, taints, labels and mark in one patch; the portal's own clean-up does so only while uncordoned,
+    and only where the cordon is all that it would take back.
 
     A standby in service becomes a standby again: an operator's release ends its role. It ends a probation as well, and
     a person's release removes the readiness taint.
@@ -20,6 +21,8 @@ def run(context: Context) -> Outcome:
     if context.rescue.requester_kind == Rescue.Requester.SYSTEM:
         if context.kube.get_node(context.node.name).unschedulable:
             return Done(reasons.of("release_still_cordoned"))
+        if cordons.keeps_more(context):
+            return Failed(cordons.yield_only(context, audit.Call.RELEASE))
         return Done(node_marks.take_back(context, audit.Call.RELEASE))
     because = reasons.of("released_by", by=context.rescue.requested_by)
     assignment = standbys.standing_in(context.node)

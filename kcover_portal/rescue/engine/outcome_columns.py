@@ -80,8 +80,8 @@ def of(rescue: Rescue, step: Step, outcome: Outcome, *, steps: Sequence[Step], n
             return _end(step, "failed", because, outcome=named, now=now)
         case Replaced(because):
             return _end(step, "cancelled", because, outcome=replaced_machine.OUTCOME, now=now)
-        case Overruled(because):
-            return _end(step, "cancelled", because, now=now)
+        case Overruled(because, left):
+            return _end(step, "failed" if left else "cancelled", because, now=now)
 
 
 def of_check(outcome: Outcome, *, now: datetime) -> Columns:

@@ -26,7 +26,7 @@ from kcover_portal.rescue.queries import traces
 from kcover_portal.rescue.step import errors, node_lock, own_rows, recheck_guards
 from kcover_portal.rescue.step.context import Context, HeldBack
 from kcover_portal.rescue.step.errors import AnotherMachine, LeaseLost, TakenBack
-from kcover_portal.rescue.step.marks import node_marks
+from kcover_portal.rescue.step.marks import cordons, node_marks
 from kcover_portal.rescue.step.outcomes import (
     Done,
     Failed,
@@ -232,5 +232,7 @@ def _act_or_yield(context: Context, action: Callable[[Context], Outcome]) -> Out
     try:
         return action(context)
     except TakenBack as drift:
+        if cordons.keeps_more(context):
+            return Overruled(reasons.both(drift.reason, cordons.yield_only(context, audit.Call.YIELD)), left=True)
         node_marks.take_back(context, audit.Call.YIELD)
         return Overruled(drift.reason)

@@ -167,7 +167,7 @@ def _follow_other(it: _Settling, *, now: datetime) -> None:
         create.close(rescue, it.change.ending, actor=f"rescue {rescue.pk}", now=now, steps=it.steps)
     if isinstance(outcome, Replaced):
         replaced_machine.end_faults(rescue, because=outcome.reason, now=now)
-    if isinstance(outcome, Overruled):
+    if isinstance(outcome, Overruled) and not outcome.left:
         # A person who took the node back vouches for it: faults seen until now do not start a second rescue.
         _close_incidents(rescue, because=outcome.reason, before=now, now=now)
     if it.change.again is not None:

@@ -83,9 +83,13 @@ class StartOver:
 
 @dataclass(frozen=True, slots=True)
 class Overruled:
-    """Someone took the node back by hand; the rescue ends and removes its marks."""
+    """Someone took the node back by hand; the rescue ends and removes its marks.
+
+    ``left``: more than a cordon is the portal's. That stays, and a person is asked: the node's kubelet can uncordon.
+    """
 
     reason: Reason
+    left: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,7 +137,7 @@ def test_a_node_that_left_for_the_workshop_ends_nothing_and_one_taken_back_does(
     world.kube.objects.create(manifest)
     world.kube.uncordon(NODE)
     world.pass_time(60)
-    assert (world.rescue().state, code_of(world.rescue().because)) == ("cancelled", "step_ended")
+    assert (world.rescue().state, code_of(world.rescue().because)) == ("failed", "step_ended")
     row.refresh_from_db()
     assert row.state == repairs.State.REPORTED
 

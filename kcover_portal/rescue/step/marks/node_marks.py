@@ -233,7 +233,7 @@ def take_back(
     patch, which takes precedence for the cordon and the labels. ``wanted``: for the audit log.
     """
     kube, name = context.kube, context.node.name
-    _withdraw_jobs(context)
+    withdraw_jobs(context)
     by_rule = call in RETURNS and device_isolations.keeps_others(context.rescue)
     rules = device_rules.Withdrawal(context=context, only_own=by_rule)
     rules.withdraw(device_isolations.noted(context.rescue))
@@ -283,7 +283,7 @@ def _labels_back(marks: Marks, node: port.Node, more: port.NodeChange) -> dict[s
     return labels
 
 
-def _withdraw_jobs(context: Context) -> None:
+def withdraw_jobs(context: Context) -> None:
     """Deletes reboot jobs that have not rebooted the node, because nothing may reboot it once it takes work again."""
     leaving = actions.names(lambda spec: spec.leaves_jobs)
     requested = Step.objects.filter(rescue__node=context.node, name__in=leaving).select_related("rescue__node")
