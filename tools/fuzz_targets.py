@@ -41,6 +41,7 @@ from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import kubeconfig
 from kcover_portal.kube import errors as kube_errors, kubeconfig_rules
 from kcover_portal.machines.drivers import redfish
+from kcover_portal.operate.settings_file import document as settings_file
 from kcover_portal.policies.services import yaml_reader
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -221,5 +222,6 @@ TARGETS = {
     "anchor": Target(
         run=lambda data: signed_heads.parse(data.decode("utf-8", "replace")), refusals=(signed_heads.AnchorUnreadable,)
     ),
+    "settings_file": Target(run=settings_file.read, refusals=(settings_file.FileInvalid,)),
     "proof": Target(run=_proof, refusals=(verifier.Broken,)),
 }

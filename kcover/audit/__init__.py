@@ -213,6 +213,7 @@ from kcover.audit.settings import (
     TokenRotated as TokenRotated,
     UserAct as UserAct,
 )
+from kcover.audit.settings_file import SecretsExported as SecretsExported, SettingsImported as SettingsImported
 from kcover.audit.sign_in import (
     FailedAttempts as FailedAttempts,
     PasswordChangeFailed as PasswordChangeFailed,

@@ -78,6 +78,8 @@ TITLES: Mapping[str, str] = {
     "policy.deleted": _("Policy deleted"),
     "policy.choice_dismissed": _("Policy pack choice dismissed"),
     "secrets.rotated": _("Secrets encrypted with another key"),
+    "settings.imported": _("Settings imported from a file"),
+    "settings.secrets_exported": _("Secrets exported to a file"),
     "token.created": _("Token created"),
     "token.rotated": _("Token rotated"),
     "token.revoked": _("Token revoked"),

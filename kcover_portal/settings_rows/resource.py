@@ -208,18 +208,18 @@ class Resource(Generic[Row]):
             raise FieldError(secret, reasons.of("secret_again"))
         setattr(row, secret, before[secret])
 
-    def _secrets(self, row: Row) -> set[str]:
+    def secrets_of(self, row: Row) -> set[str]:
         return {secret.name for secret in encryption.fields_of(self.model)} - set(self.not_secret(row))
 
     def _shown(self, row: Row) -> dict[str, Any]:
         """The settings as the audit log may show them."""
-        secrets = self._secrets(row)
+        secrets = self.secrets_of(row)
         fields = [column.field for column in self.columns if column.field not in secrets]
         shown = {name: _plain(getattr(row, name)) for name in fields}
         return {"cluster": self.cluster_of(row), **shown} if self.cluster_of(row) else shown
 
     def _change(self, row: Row, name: str, before: object) -> audit.Change:
-        if name in self._secrets(row):
+        if name in self.secrets_of(row):
             return audit.SECRET_CHANGED
         return audit.Change(before=_plain(before), after=_plain(getattr(row, name)))
 

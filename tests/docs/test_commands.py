@@ -64,6 +64,7 @@ FILES = {
     **dict.fromkeys(("policies.yaml", "kce.yaml"), CORDON),
     "secret": "a secret of some length",
     "bmc-password": "a short secret",
+    "passphrase": "correct horse battery",
     "kern.log": "",
 }
 
