@@ -542,8 +542,8 @@ def seconds_of(text: str) -> int:
 class Rule:
     """A rule as its policy writes it."""
 
-    def __init__(self, candidate: Json) -> None:
-        self.candidate, self.written = candidate, candidate["rule"]
+    def __init__(self, candidate: Json, *, drained: str = "hold") -> None:
+        self.candidate, self.written, self.drained = candidate, candidate["rule"], drained
         self.name = f"{candidate['policy']}#{candidate['index'] + 1}"
         self.priority: int = self.written["priority"]
         self.mode: str = self.written.get("mode", "enforce")
@@ -649,7 +649,7 @@ class Rule:
             ),
             "drain": lambda: {
                 "seconds": wait if attribute.get("waittime") else 600,
-                "on_timeout": self.written.get("onDrainTimeout", "hold"),
+                "on_timeout": self.written.get("onDrainTimeout", self.drained),
                 **present(kueue_together=True if attribute.get("kueueTogether") == "true" else None),
                 **checkpoint,
             },
@@ -704,7 +704,9 @@ class Decision:
 
     def __init__(self, entry: Json, proof: Json) -> None:
         self.entry, self.data, self.facts, self.policy = entry, entry["data"], proof["facts"], proof["policy"]
-        self.rules = sorted((Rule(rule) for rule in proof["rules"]), key=lambda rule: rule.rank)
+        drained = self.facts["cluster"].get("on_drain_timeout", "hold")  # not in old proofs
+        rules = (Rule(rule, drained=drained) for rule in proof["rules"])
+        self.rules = sorted(rules, key=lambda rule: rule.rank)
         self.at = moment(self.facts["now"])
 
     def check(self, opened: Json) -> None:

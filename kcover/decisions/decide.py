@@ -68,6 +68,7 @@ class ClusterFacts:
     decision_mode: str = "policies"  # policies | external | both
     drills: str = "act"  # act | record
     isolate_before_approval: bool = True  # in approve mode, steps that only isolate the node wait for nobody
+    on_drain_timeout: str = "hold"  # hold | proceed | force, for rules that do not say
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,7 +249,7 @@ def _planned(situation: Situation, chosen: match.Candidate) -> Decision:
         because=(),
         mode=modes.strictest(cluster.installation_mode, cluster.mode, rule.mode),
         candidate=chosen,
-        steps=plan.of_rule(rule, code=situation.fault.code),
+        steps=plan.of_rule(rule, code=situation.fault.code, on_drain_timeout=cluster.on_drain_timeout),
     )
 
 

@@ -45,8 +45,11 @@ class Request:
     steps: tuple[plan.PlannedStep, ...]
 
 
-def parse(body: object, *, now: datetime) -> Request:
-    """The request in a parsed JSON body. Raises ParameterError, then PreconditionError."""
+def parse(body: object, *, now: datetime, on_drain_timeout: str = "hold") -> Request:
+    """The request in a parsed JSON body. Raises ParameterError, then PreconditionError.
+
+    ``on_drain_timeout``: what the cluster says, because a request cannot.
+    """
     if not isinstance(body, dict):
         raise ParameterError(reasons.of("request_not_object"))
     unknown = sorted(str(key) for key in body if key not in KEYS)
@@ -56,7 +59,8 @@ def parse(body: object, *, now: datetime) -> Request:
     start_by = _start_by(body.get("escalateTime"), now=now)
     rule = to_rule(body.get("actions"))
     code = str(xid) if xid is not None else ""
-    return Request(node=node, xid=xid, start_by=start_by, steps=plan.of_rule(rule, code=code))
+    steps = plan.of_rule(rule, code=code, on_drain_timeout=on_drain_timeout)
+    return Request(node=node, xid=xid, start_by=start_by, steps=steps)
 
 
 def to_rule(actions: object) -> document.Rule:

@@ -25,15 +25,17 @@ class PlannedStep:
     args: Mapping[str, Any] = field(default_factory=dict)
 
 
-def of_rule(rule: document.Rule, *, code: str) -> tuple[PlannedStep, ...]:
+def of_rule(rule: document.Rule, *, code: str, on_drain_timeout: str = "hold") -> tuple[PlannedStep, ...]:
     """The steps that a rule requests when ``code`` was reported.
+
+    ``on_drain_timeout``: what the cluster says, for a rule that says nothing; those of KCE cannot.
 
     Their order is fixed by ``actions.Stage``, whatever order the rule lists them in.
     """
     listed = {action.name: action.attribute for action in rule.actions}
     options = actions.RuleOptions(
         code=code,
-        on_drain_timeout=rule.on_drain_timeout,
+        on_drain_timeout=rule.on_drain_timeout or on_drain_timeout,
         verify=rule.verify,
         verify_agent=rule.verify_agent,
         validate=rule.validate,

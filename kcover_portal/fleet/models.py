@@ -47,6 +47,11 @@ class Cluster(ModelWithSecrets):
         ALWAYS = "always", _("Always")
         NEVER = "never", _("Never")
 
+    class OnDrainTimeout(models.TextChoices):
+        HOLD = "hold", _("Hold and escalate to an operator.")
+        PROCEED = "proceed", _("Continue without the remaining pods.")
+        FORCE = "force", _("Delete the remaining pods by force.")
+
     class SecondFactor(models.TextChoices):
         OFF = "off", _("As required globally")
         APPROVERS = "approvers", _("People who may approve")
@@ -93,6 +98,13 @@ class Cluster(ModelWithSecrets):
         default=True,
         db_default=True,
         help_text="in approve mode, nodes are isolated before a person is asked",
+    )
+    on_drain_timeout = models.CharField(
+        max_length=10,
+        choices=OnDrainTimeout.choices,
+        default=OnDrainTimeout.HOLD,
+        db_default="hold",
+        help_text="what follows when a drain has run out of time, for rules that do not say",
     )
     second_admin = models.BooleanField(default=False, help_text="another admin must confirm what loosens a limit")
     second_factor = models.CharField(

@@ -86,6 +86,19 @@ def test_inv_28_a_drain_that_fails_ends_as_its_rule_says(db: None, asked: str, s
     world.uninstall()
 
 
+@pytest.mark.parametrize(("asked", "state"), [("hold", "failed"), ("proceed", "done"), ("force", "done")])
+def test_inv_28_a_drain_of_a_rule_of_kce_ends_as_its_cluster_says(db: None, asked: str, state: str) -> None:
+    world = with_pod(World(policy=HEAL), refuses=True)
+    type(world.cluster).objects.update(on_drain_timeout=asked)
+    world.fault(62)
+    world.until(state, step="drain", seconds=20)
+    assert world.kube.get_node(NODE).unschedulable
+    left = [pod.name for pod in world.kube.list_pods(node=NODE) if pod.name == "train-0"]
+    assert left == ([] if asked == "force" else ["train-0"])
+    assert (world.rescue().state == "held") == (asked == "hold")
+    world.uninstall()
+
+
 def test_inv_28_after_a_held_drain_a_person_gives_the_node_back(world: World) -> None:
     with_pod(world, refuses=True).fault(62)
     world.until("held", seconds=30)

@@ -112,7 +112,7 @@ def _rule(draw: Callable[..., Any], index: int, *, own: bool) -> document.Rule:
             "approval": draw(
                 st.none() | st.builds(document.Approval, approvers=st.integers(1, 2), expires=st.none() | WAITS)
             ),
-            "on_drain_timeout": draw(st.sampled_from(document.DRAIN_TIMEOUTS if drains else ("hold",))),
+            "on_drain_timeout": draw(st.sampled_from(("", *document.DRAIN_TIMEOUTS) if drains else ("",))),
             "verify": verify,
             "verify_agent": draw(st.booleans()) if verify else True,
             "validate": draw(st.none() | st.sampled_from(validate.PROFILES)),

@@ -36,6 +36,11 @@ def test_wait_times_of_drain_and_reboot() -> None:
     assert (args["drain"]["seconds"], args["reboot"]) == (5400, {"wait_seconds": 300})
 
 
+def test_the_cluster_says_what_follows_a_drain_that_ran_out_of_time() -> None:
+    read = kce_actions.parse(body({"name": "drain", "waittime": "5min"}), now=NOW, on_drain_timeout="proceed")
+    assert {step.name: dict(step.args) for step in read.steps}["drain"]["on_timeout"] == "proceed"
+
+
 @pytest.mark.parametrize(
     ("text", "moment"),
     [

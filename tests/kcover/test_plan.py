@@ -74,6 +74,14 @@ def test_the_end_of_a_drain(end: str) -> None:
     assert of("drain", on_drain_timeout=end)[1].args == {"seconds": 600, "on_timeout": end}
 
 
+@pytest.mark.parametrize("end", document.DRAIN_TIMEOUTS)
+def test_the_cluster_says_the_end_of_a_drain_for_rules_that_do_not(end: str) -> None:
+    drains = (document.Action(name="drain"),)
+    silent, hold = (document.Rule(index=0, priority=0, actions=drains, on_drain_timeout=said) for said in ("", "hold"))
+    assert plan.of_rule(silent, code="62", on_drain_timeout=end)[1].args["on_timeout"] == end
+    assert plan.of_rule(hold, code="62", on_drain_timeout=end)[1].args["on_timeout"] == "hold"
+
+
 @pytest.mark.parametrize(
     ("attribute", "args"), [({}, {}), ({"waittime": ""}, {}), ({"waittime": "2h"}, {"wait_seconds": 7200})]
 )

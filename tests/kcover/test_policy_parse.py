@@ -23,7 +23,7 @@ def test_an_empty_rule_cordons_for_any_fault_on_any_node() -> None:
                     labels=None,
                     actions=(document.Action(name="cordon"),),
                     mode="enforce",
-                    on_drain_timeout="hold",
+                    on_drain_timeout="",
                     verify=False,
                     verify_agent=True,
                     escalate=None,

@@ -91,7 +91,7 @@ class Rule:
     budget: limits.Limit | None = None
     cooldown: timedelta | None = None
     approval: Approval | None = None
-    on_drain_timeout: str = "hold"
+    on_drain_timeout: str = ""  # one of DRAIN_TIMEOUTS; "": as the cluster says
     verify: bool = False
     verify_agent: bool = True
     validate: str | None = None

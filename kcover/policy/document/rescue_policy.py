@@ -71,7 +71,7 @@ def _rule(rule: dict[Any, Any], index: int, at: Path, problems: ProblemCollector
         budget=_budget(rule, at, problems),
         cooldown=problems.duration("cooldown", rule["cooldown"], (*at, "cooldown")) if "cooldown" in rule else None,
         approval=_approval(rule.get("approval"), (*at, "approval"), problems),
-        on_drain_timeout=problems.choice(rule, "onDrainTimeout", DRAIN_TIMEOUTS, "hold", at),
+        on_drain_timeout=_on_drain_timeout(rule, at, problems),
         verify=verify,
         verify_agent=verify_agent,
         validate=_validate(rule, at, parsed_actions, problems),
@@ -85,6 +85,11 @@ def _rule(rule: dict[Any, Any], index: int, at: Path, problems: ProblemCollector
     if parsed.probation is not None and not parsed.uncordons:
         problems.add((*at, "probation"), "probation_unreturned")
     return parsed
+
+
+def _on_drain_timeout(rule: dict[Any, Any], at: Path, problems: ProblemCollector) -> str:
+    """One of DRAIN_TIMEOUTS; "" if the rule does not say."""
+    return problems.choice(rule, "onDrainTimeout", DRAIN_TIMEOUTS, "hold", at) if "onDrainTimeout" in rule else ""
 
 
 def _priority(value: object, at: Path, problems: ProblemCollector) -> int:

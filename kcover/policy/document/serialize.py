@@ -35,7 +35,7 @@ def render_rule(rule: Rule) -> dict[str, Any]:
         "cooldown": durations.render(rule.cooldown) or None,
         "approval": _approval(rule),
         "actions": [_action(action) for action in rule.actions],
-        "onDrainTimeout": rule.on_drain_timeout if rule.on_drain_timeout != "hold" else None,
+        "onDrainTimeout": rule.on_drain_timeout or None,
         "verify": None if not rule.verify else True if rule.verify_agent else {"agent": False},
         "validate": rule.validate,
         "probation": rule.probation,

@@ -35,7 +35,7 @@ SETTINGS = (
     *("autopilot_labels", "preflight_within", "preflight_namespaces", "storage_class", "topology"),
     *("preflight_labels", "nccl_image", "nccl_namespace", "nccl_resources", "nccl_every", "standby_tested"),
     *("hand_approval", "second_admin", "acted_on_by", "job_recovery", "ledger_lease", "second_factor"),
-    *("action_lease", "isolate_before_approval"),
+    *("action_lease", "isolate_before_approval", "on_drain_timeout"),
     *("burn_in", "burn_in_profile", "gpu_hour_price", "lemon_repairs"),
 )
 SECRET = ("decision_secret",)
@@ -47,6 +47,7 @@ SETTINGS_THAT_DECIDE = frozenset(
     (
         *("mode", "acted_on_by", "action_lease", "decision_mode", "decision_url", "drills", "topology"),
         "isolate_before_approval",
+        "on_drain_timeout",
     )
 )
 

@@ -52,11 +52,12 @@ def loosens_settings(cluster: Cluster, changes: Mapping[str, Any]) -> bool:
     decision system, or another secret of it: it may decide otherwise, or not answer. Raises FieldError for an invalid
     topology.
     """
-    rank = HAND_APPROVALS.index
+    rank, drained = HAND_APPROVALS.index, Cluster.OnDrainTimeout.values.index
     return (
         loosens_mode(cluster, changes.get("mode"))
         or rank(changes.get("hand_approval", cluster.hand_approval)) < rank(cluster.hand_approval)
         or _asks_fewer(cluster, changes.get("second_factor", cluster.second_factor))
+        or drained(changes.get("on_drain_timeout", cluster.on_drain_timeout)) > drained(cluster.on_drain_timeout)
         or (not cluster.isolate_before_approval and changes.get("isolate_before_approval", False))
         or (cluster.second_admin and not changes.get("second_admin", True))
         or _recovers_more(cluster, changes.get("job_recovery", cluster.job_recovery))

@@ -48,10 +48,11 @@ MODELS: Final[Mapping[str, Table | str]] = {
     "fleet.Cluster": Table(
         plain=_of(
             "name context in_cluster mode acted_on_by decision_mode drills reboot hand_approval isolate_before_approval"
-            " second_admin second_factor job_image job_namespace event_namespace hold_down guards decision_url"
-            " decision_timeout decision_fallback ready_within autopilot_labels preflight_within preflight_namespaces"
-            " preflight_labels nccl_image nccl_namespace nccl_resources nccl_every standby_tested storage_class"
-            " action_lease ledger_lease job_recovery topology burn_in burn_in_profile lemon_repairs gpu_hour_price"
+            " on_drain_timeout second_admin second_factor job_image job_namespace event_namespace hold_down guards"
+            " decision_url decision_timeout decision_fallback ready_within autopilot_labels preflight_within"
+            " preflight_namespaces preflight_labels nccl_image nccl_namespace nccl_resources nccl_every standby_tested"
+            " storage_class action_lease ledger_lease job_recovery topology burn_in burn_in_profile lemon_repairs"
+            " gpu_hour_price"
         ),
         secret=_of("kubeconfig read_kubeconfig decision_secret"),
         left={

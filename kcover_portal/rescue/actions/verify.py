@@ -126,7 +126,8 @@ def _same_rule(context: Context, fault: Incident) -> bool:
     chosen = matched_rule.of(context, fault)
     if chosen is None or chosen.name != context.rescue.rule or chosen.rule.mode != "enforce":
         return False
-    first = plan.digest(plan.of_rule(chosen.rule, code=context.rescue.fault_code))
+    drained = context.rescue.cluster.on_drain_timeout
+    first = plan.digest(plan.of_rule(chosen.rule, code=context.rescue.fault_code, on_drain_timeout=drained))
     return first == context.rescue.plan_hash  # the rule still requests the same plan
 
 

@@ -148,9 +148,10 @@ def _may_be_storm(facts: decide.Situation) -> bool:
     return facts.settings.storm.enabled and not (fault.application or fault.harmless or fault.drill)
 
 
-def _answers(cluster: Cluster) -> tuple[str, str, str, bool]:
+def _answers(cluster: Cluster) -> tuple[str, str, str, bool, str]:
     """The settings of a cluster that a decision depends on, besides its guards."""
-    return fleet.own_mode(cluster), cluster.decision_mode, cluster.drills, cluster.isolate_before_approval
+    own = (cluster.drills, cluster.isolate_before_approval, cluster.on_drain_timeout)
+    return fleet.own_mode(cluster), cluster.decision_mode, *own
 
 
 def _cluster_facts(cluster: Cluster, strictest: tuple[str, str]) -> decide.ClusterFacts:
@@ -163,6 +164,7 @@ def _cluster_facts(cluster: Cluster, strictest: tuple[str, str]) -> decide.Clust
         decision_mode=cluster.decision_mode,
         drills=cluster.drills,
         isolate_before_approval=cluster.isolate_before_approval,
+        on_drain_timeout=cluster.on_drain_timeout,
     )
 
 

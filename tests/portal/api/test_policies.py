@@ -31,7 +31,7 @@ def test_a_text_is_validated_and_not_applied(viewer: Api) -> None:
         {"name": "drain", "attribute": {"waittime": "20min"}, "seconds": 1200},
         {"name": "reboot", "attribute": {"waittime": "20min", "unCordon": "true"}, "seconds": 1200},
     ]
-    assert (rule["mode"], rule["onDrainTimeout"], rule["verify"], rule["escalate"]) == ("enforce", "hold", False, None)
+    assert (rule["mode"], rule["onDrainTimeout"], rule["verify"], rule["escalate"]) == ("enforce", None, False, None)
     assert not Policy.objects.exists()
 
 

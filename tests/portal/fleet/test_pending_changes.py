@@ -92,6 +92,7 @@ def test_the_mode_of_everything_is_loosened_by_an_admin(now: datetime) -> None:
         {"second_admin": True},
         {"second_factor": "all"},
         {"isolate_before_approval": False},
+        {"on_drain_timeout": "force"},
     ],
 )
 def test_who_must_approve_is_a_setting_of_admins(east: Cluster, now: datetime, setting: dict[str, Any]) -> None:
@@ -124,6 +125,7 @@ def test_an_operator_cannot_hand_the_decision_to_others(east: Cluster, now: date
         ("", {"mode": "enforce"}, lambda east: east.mode == "enforce"),
         ("", {"hand_approval": "never"}, lambda east: east.hand_approval == "never"),
         ("", {"second_admin": False}, lambda east: east.second_admin is False),
+        ("", {"on_drain_timeout": "proceed"}, lambda east: east.on_drain_timeout == "proceed"),
         ("", {"isolate_before_approval": True}, lambda east: east.isolate_before_approval is True),
         ("", {"decision_mode": "both"}, lambda east: east.decision_mode == "both"),
         ("", {"topology": {"pool": "kubernetes.io/hostname"}}, lambda east: bool(east.topology)),

@@ -41,9 +41,10 @@ spec: {rules: [{priority: 10, match: {kinds: [other], applicationFaults: false},
 """
 
 
-def healed(*, pods: int = 1, **more: Any) -> dict[str, Any]:
+def healed(*, pods: int = 1, on_drain_timeout: str = "hold", **more: Any) -> dict[str, Any]:
     """The statements about a rescue by a rule, with pods that were evicted."""
     world = World(**more)
+    Cluster.objects.update(on_drain_timeout=on_drain_timeout)
     for number in range(pods):
         world.kube.add_pod("train", f"worker-{number + 1}", node="gpu-1")
     world.fault(62)
@@ -76,6 +77,14 @@ def test_the_proof_of_a_rescue_by_a_rule_is_valid() -> None:
     assert proofs.refusal(proofs.sign(statements)) == ""
     assert {"decision.rescue", "rescue.opened", "guard.passed", "evict.begun"} <= set(verbs(statements))
     assert proofs.broken_claim(Rescue.objects.get()) == ""
+
+
+def test_the_proof_knows_what_the_cluster_says_about_drains() -> None:
+    statements = healed(on_drain_timeout="proceed")
+    assert proofs.refusal(proofs.sign(statements)) == ""
+    [opened] = [entry for entry in forgeries.entries(statements) if entry["verb"] == "rescue.opened"]
+    [drain] = [step for step in opened["data"]["steps"] if step["name"] == "drain"]
+    assert drain["args"]["on_timeout"] == "proceed"
 
 
 def test_the_proof_of_an_approved_rescue_is_valid_and_bound_to_its_votes() -> None:

@@ -76,6 +76,7 @@ class ClusterSerializer(serializers.ModelSerializer[Cluster]):
             "topology",
             "hand_approval",
             "isolate_before_approval",
+            "on_drain_timeout",
             "second_admin",
             "second_factor",
             "job_recovery",
@@ -169,6 +170,11 @@ class ClusterBody(base.StrictSerializer):
     isolate_before_approval = serializers.BooleanField(
         required=False, help_text="in approve mode, nodes are isolated before a person is asked"
     )
+    on_drain_timeout = serializers.ChoiceField(
+        Cluster.OnDrainTimeout.choices,
+        required=False,
+        help_text="what follows when a drain has run out of time, for rules that do not say",
+    )
     second_admin = serializers.BooleanField(required=False)
     second_factor = serializers.ChoiceField(Cluster.SecondFactor.choices, required=False)
     acted_on_by = serializers.CharField(
@@ -212,6 +218,7 @@ ADMINS = frozenset(
             "topology",
             "hand_approval",
             "isolate_before_approval",
+            "on_drain_timeout",
             "second_admin",
             "job_recovery",
         ),
@@ -223,6 +230,7 @@ LOOSENS = (
     "mode",
     "hand_approval",
     "isolate_before_approval",
+    "on_drain_timeout",
     "second_admin",
     "second_factor",
     "acted_on_by",

@@ -66,8 +66,9 @@ class Effective(base.ActionView):
         base.known_only(request, ("kind", "code", "application", "node", "label"))
         kind, code = _fault(request)
         application = base.flag(request, "application")
-        chosen, tried = queries.effective(kind=kind, code=code, application=application, labels=_labels(request))
-        steps = plan.of_rule(chosen.rule, code=code) if chosen else ()
+        labels, drained = _labels(request)
+        chosen, tried = queries.effective(kind=kind, code=code, application=application, labels=labels)
+        steps = plan.of_rule(chosen.rule, code=code, on_drain_timeout=drained) if chosen else ()
         return Response(
             {
                 "rule": chosen.name if chosen else None,
@@ -91,13 +92,15 @@ def _fault(request: Request) -> tuple[str, str]:
     return kind, str(int(code)) if numeric else code
 
 
-def _labels(request: Request) -> dict[str, str]:
+def _labels(request: Request) -> tuple[dict[str, str], str]:
+    """The labels of the node, and what its cluster says about drains that have run out of time."""
     if "node" in request.query_params:
-        return dict(policy_tries.find_node(principal(request), request.query_params["node"]).labels)
+        node = policy_tries.find_node(principal(request), request.query_params["node"])
+        return dict(node.labels), node.cluster.on_drain_timeout
     labels = {}
     for pair in request.query_params.getlist("label"):
         key, equals, value = pair.partition("=")
         if not equals or not key:
             raise FieldError("label", reasons.of("label_selector_invalid", selector=short_text(pair)))
         labels[key] = value
-    return labels
+    return labels, "hold"

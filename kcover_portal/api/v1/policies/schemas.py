@@ -61,7 +61,7 @@ class RuleSerializer(serializers.Serializer[Any]):
     budget = serializers.CharField(allow_null=True, help_text="a whole number or a percentage")
     cooldownSeconds = serializers.IntegerField(allow_null=True)
     approval = AskedSerializer(allow_null=True)
-    onDrainTimeout = serializers.CharField()
+    onDrainTimeout = serializers.CharField(allow_null=True)
     verify = serializers.BooleanField()
     verifyAgent = serializers.BooleanField()
     escalate = serializers.CharField(allow_null=True)
@@ -225,7 +225,7 @@ def _rule(rule: document.Rule) -> dict[str, Any]:
         "budget": str(rule.budget) if rule.budget is not None else None,
         "cooldownSeconds": _seconds(rule.cooldown),
         "approval": _approval(rule.approval),
-        "onDrainTimeout": rule.on_drain_timeout,
+        "onDrainTimeout": rule.on_drain_timeout or None,
         "verify": rule.verify,
         "verifyAgent": rule.verify_agent,
         "validate": rule.validate,

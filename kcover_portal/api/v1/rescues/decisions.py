@@ -65,7 +65,7 @@ class RescueActions(base.ActionView):
             cluster = _cluster(request)
             require(request, Verb.REPAIR, cluster)
             override = _override(request, cluster)
-            plan = kce_actions.parse(request.data, now=timezone.now())
+            plan = kce_actions.parse(request.data, now=timezone.now(), on_drain_timeout=cluster.on_drain_timeout)
             node = (
                 Node.objects.select_related("cluster").filter(cluster=cluster, name=plan.node, in_cluster=True).first()
             )
