@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kcover import actions
-from kcover.nodes import readiness_taint
+from kcover.nodes import foreign_taints, readiness_taint
 from kcover.policy import document
 
 # The buttons of a node, in the order in which they are shown.
@@ -57,13 +57,13 @@ def of_rule(rule: document.Rule, *, code: str, on_drain_timeout: str = "hold") -
     )
 
 
-def manual(verb: str, *, by_person: bool = True) -> tuple[PlannedStep, ...]:
+def manual(verb: str, *, by_person: bool = True, taints_of: str = "") -> tuple[PlannedStep, ...]:
     """The plan behind an operator's button or REST call on one node.
 
     ``reboot`` returns the node to its state before: uncordon takes back only what the portal itself changed.
     ``offline`` is KCE's node offline: the repair desk has the node until a passed validation closes the repair. Only a
-    person may lift somebody else's cordon (``by_person``), and only with ``uncordon``. Raises ValueError for an unknown
-    verb.
+    person may lift somebody else's cordon (``by_person``), and only with ``uncordon``. ``taints_of``: the system whose
+    taint a person's ``release`` removes, too. Raises ValueError for an unknown verb or system.
     """
     cordon, drained = _default("cordon"), _default("drain")
     key, value, effect = actions.offline.TAINT
@@ -79,10 +79,13 @@ def manual(verb: str, *, by_person: bool = True) -> tuple[PlannedStep, ...]:
             *(cordon, PlannedStep(name="taint", args={"key": key, "value": value, "effect": effect}), drained),
             *(_default("repair"), _default("verify"), _default("uncordon")),
         ),
-        **{name: (_default(name),) for name in ("release", "exclude", "end_exclusion")},
+        "release": (PlannedStep(name="release", args={"taints_of": taints_of} if taints_of and by_person else {}),),
+        **{name: (_default(name),) for name in ("exclude", "end_exclusion")},
     }
     if verb not in plans:
         raise ValueError(f"unknown action {verb!r}; use one of {', '.join(plans)}")
+    if taints_of and taints_of not in foreign_taints.KNOWN:
+        raise ValueError(f"unknown system {taints_of!r}; use one of {', '.join(foreign_taints.KNOWN)}")
     return plans[verb]
 
 

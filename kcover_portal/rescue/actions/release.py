@@ -1,8 +1,13 @@
-"""release: remove everything that the portal did to the node, and nothing of anyone else's."""
+"""release: remove everything that the portal did to the node, and nothing of anyone else's.
+
+A person may have the taint of one known system removed, too, when they leave that system.
+"""
 
 from dataclasses import replace
 
 from kcover import audit, reasons
+from kcover.actions import release as core
+from kcover.nodes import foreign_taints, marks as core_marks
 from kcover_portal.kube import port
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.queries import probations, standbys
@@ -29,12 +34,32 @@ def run(context: Context) -> Outcome:
     also = standby_marks.given_back(assignment) if assignment is not None else _nothing
     by_person = context.rescue.requester_kind == Rescue.Requester.PERSON
     also = _with_probation(also)
+    taint = foreign_taints.KNOWN.get(context.step.args_as(core.Args).taints_of) if by_person else None
+    found: list[port.Taint] = []
+    if taint is not None:
+        also = _without(port.Taint(*taint), also, found)
     removed = node_marks.take_back(context, audit.Call.RELEASE, first_work=by_person, also=also)
+    for one in found:
+        shown = reasons.of("change_taint", taint=f"{one.key}={one.value}:{one.effect}")
+        removed = reasons.both(removed, reasons.of("marks_removed", changes=(shown,)))
     _end_probation(context, because)
     if assignment is None:
         return Done(removed)
     standby_marks.note_given_back(assignment, because=because, now=context.now)
     return Done(reasons.both(removed, reasons.of("standby_again", origin=assignment.origin.name)))
+
+
+def _without(taint: port.Taint, also: port.DesiredChange, found: list[port.Taint]) -> port.DesiredChange:
+    """The change together with the removal of another system's taint, which is in ``found`` if the node has it."""
+
+    def wanted(node: port.Node) -> port.NodeChange:
+        more = also(node)
+        own = core_marks.read(core_marks.parse(node.annotations.get(core_marks.ANNOTATION, "")))
+        is_own = own is not None and (taint.key, taint.value, taint.effect) in own.taints
+        found[:] = [] if is_own else [one for one in node.taints if one == taint]
+        return replace(more, remove_taints=(*more.remove_taints, *found))
+
+    return wanted
 
 
 def _nothing(_node: port.Node) -> port.NodeChange:

@@ -86,6 +86,7 @@ def request(
     override: Collection[str] = (),
     requester: str = Rescue.Requester.PERSON,
     person: str = "",
+    taints_of: str = "",
 ) -> Rescue:
     """Opens the rescue behind a button or REST call; the same ``key`` finds the rescue that it opened before.
 
@@ -93,11 +94,12 @@ def request(
     ``override``: guards that ``actor`` overrides, as the caller has authorised; it is recorded. A person's request
     always overrides the guards that stop runaway automation; a program's request does not. ``person``: who counts as
     the requester, by default ``actor``; for a token, its owner. ``hand_approval`` says how many others must approve.
+    ``taints_of``: the system whose taint a release by a person removes, too.
 
     Raises RescueRefused if a guard or an open rescue is in the way, ValueError for an unknown verb.
     """
     by_person = requester != Rescue.Requester.TOKEN
-    steps = plan.manual(verb, by_person=by_person)
+    steps = plan.manual(verb, by_person=by_person, taints_of=taints_of)
     record = refused_requests.on_record(
         node, actor=actor, asked=[verb], now=now, reason=reason, override=sorted(override)
     )

@@ -1,13 +1,16 @@
-"""``manage.py release``: removes the portal's own cordons, taints and labels from nodes."""
+"""``manage.py release``: removes the portal's own cordons, taints and labels from nodes, and another system's taint."""
 
 from argparse import ArgumentParser
+from collections.abc import Sequence
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 from django.utils import timezone
 
+from kcover.nodes import foreign_taints, marks
 from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.incidents import queries as incidents
 from kcover_portal.lib.shell_actor import shell_actor
 from kcover_portal.rescue import services
 from kcover_portal.rescue.queries import standbys
@@ -24,6 +27,12 @@ class Command(BaseCommand):
         parser.add_argument(
             "--all", action="store_true", help="every node of the cluster that carries the portal's mark"
         )
+        parser.add_argument(
+            "--taints-of",
+            choices=tuple(foreign_taints.KNOWN),
+            help="also the taint that this system sets; shows what would be removed, unless there is --yes",
+        )
+        parser.add_argument("--yes", action="store_true", help="remove what --taints-of shows")
         parser.add_argument("--cluster", help="the cluster's name; can be omitted if there is only one")
         parser.add_argument("--reason", default="released by command")
 
@@ -31,12 +40,21 @@ class Command(BaseCommand):
         """Prints a line for each node. Fails if one could not be released."""
         if bool(options["nodes"]) == options["all"]:
             raise CommandError("name the nodes to release, or give --all with --cluster NAME, but not both")
-        cluster = _cluster(options["cluster"])
+        cluster, system = _cluster(options["cluster"]), options["taints_of"] or ""
+        nodes = _nodes(cluster, options["nodes"], system)
+        if system and not options["yes"]:
+            self._preview(nodes, system)
+            return
         refused = 0
-        for node in _nodes(cluster, options["nodes"]):
+        for node in nodes:
             try:
                 rescue = services.request(
-                    node, "release", actor=shell_actor(), reason=options["reason"], now=timezone.now()
+                    node,
+                    "release",
+                    actor=shell_actor(),
+                    reason=options["reason"],
+                    now=timezone.now(),
+                    taints_of=system,
                 )
                 self.stdout.write(f"{node.name}: rescue {rescue.pk} releases it")
             except services.RescueRefused as refusal:
@@ -44,6 +62,19 @@ class Command(BaseCommand):
                 self.stdout.write(f"{node.name}: not released: {refusal}")
         if refused:
             raise CommandError(f"{refused} nodes were not released")
+
+    def _preview(self, nodes: Sequence[Node], system: str) -> None:
+        """Says what would be removed from each node, and what speaks against it."""
+        key, value, effect = foreign_taints.KNOWN[system]
+        for node in nodes:
+            own = marks.read(node.marks)
+            gone = [f"{name}={text}:{kind}" for name, text, kind in (own.taints if own is not None else ())]
+            if _is_tainted(node, system) and f"{key}={value}:{effect}" not in gone:
+                gone.append(f"{key}={value}:{effect} of {system}")
+            count = incidents.open_on(node).count()
+            faults = f", {count} open incidents" if count else ""
+            self.stdout.write(f"{node.name}: {', '.join(gone) or 'no taint, other marks'}{faults}")
+        self.stdout.write(f"{len(nodes)} nodes; add --yes to release them")
 
 
 def _cluster(name: str | None) -> Cluster:
@@ -56,13 +87,23 @@ def _cluster(name: str | None) -> Cluster:
     return found
 
 
-def _nodes(cluster: Cluster, names: list[str]) -> QuerySet[Node]:
+def _is_tainted(node: Node, system: str) -> bool:
+    """Returns whether the node has the taint of the system, as last seen."""
+    taint = dict(zip(("key", "value", "effect"), foreign_taints.KNOWN[system], strict=True))
+    return any(taint.items() <= found.items() for found in node.taints)
+
+
+def _nodes(cluster: Cluster, names: list[str], system: str) -> list[Node]:
+    """The named nodes; without names, those with marks of the portal, and those with the taint of the system."""
     nodes = Node.objects.filter(cluster=cluster).order_by("name")
     if not names:
         marked = ~Q(marks={}) | Q(rescues__in=cluster.rescues.exclude(marks={})) | Q(probation_until__isnull=False)
-        return nodes.filter(marked | Q(stands_in__in=standbys.assignments())).distinct()
-    found = nodes.filter(name__in=names)
-    missing = set(names) - set(found.values_list("name", flat=True))
+        found = {node.pk: node for node in nodes.filter(marked | Q(stands_in__in=standbys.assignments())).distinct()}
+        if system:
+            found |= {node.pk: node for node in nodes.filter(in_cluster=True) if _is_tainted(node, system)}
+        return sorted(found.values(), key=lambda node: node.name)
+    named = list(nodes.filter(name__in=names))
+    missing = set(names) - {node.name for node in named}
     if missing:
         raise CommandError(f"cluster {cluster.name} has no node {', '.join(sorted(missing))}")
-    return found
+    return named
