@@ -84,18 +84,21 @@ class Clusters(Section[document.Cluster]):
         row = Cluster.objects.get(name=item.name)
         wanted = _typed(item, secrets)
         changes = {name: value for name, value in wanted.items() if encryption.peek(row, name) != _stored(name, value)}
-        changes = {name: value for name, value in changes.items() if self._may(row, name, value, run)}
         access: dict[str, Any] = {"in_cluster": item.in_cluster, "context": item.context}
         access |= {name: _text(secrets, name) for name in ACCESS if name in secrets}
         access = {name: value for name, value in access.items() if encryption.peek(row, name) != value}
         if access:
-            registry.add(item.name, replace=True, **access, **run.by)
+            row = registry.add(item.name, replace=True, **access, **run.by)
+        changes = {name: value for name, value in changes.items() if self._may(row, name, value, run)}
         self._set(row, changes, run)
         return self._guard(row, item, run, loosens=run.keep_modes) or bool(access or changes)
 
     def _may(self, row: Cluster, name: str, value: Any, run: Run) -> bool:
         """Returns whether the setting of a cluster that was there may be changed: not if it loosens a limit."""
         resumes = name == "mode" and row.mode == Mode.PAUSED
+        if resumes and not (row.in_cluster or encryption.is_set(row, "kubeconfig")):
+            run.notes.append(f"cluster {row.name}: stays paused until it has a kubeconfig")
+            return False
         if run.keep_modes or not (resumes or pending_changes.loosens_settings(row, {name: value})):
             return True
         run.notes.append(f"cluster {row.name}: {name} stays, because the other value loosens a limit; see --keep-modes")

@@ -49,6 +49,8 @@ class People(Section[document.Person]):
         row = moved_accounts.make(item.name, _fields(item))
         self._give(row, item, (), run)
         self._unlock(row, item, run)
+        if not row.has_usable_password() and PASSWORD in item.secrets:
+            run.notes.append(f"user {item.name}: has no password and no second factor; user invite {item.name}")
         if not item.enabled:
             run.last.append(lambda: people.disable(row, reason=REASON, **run.by))
 
@@ -103,8 +105,6 @@ class People(Section[document.Person]):
                 moved_accounts.unlock(row, secrets.pop(PASSWORD, ""), secrets, **run.by)
             except (KeyError, TypeError, ValueError) as error:
                 raise ItemInvalid(".secrets", "are not those of a person; export again") from error
-        elif PASSWORD in item.secrets:
-            run.notes.append(f"user {item.name}: has no password and no second factor; user invite {item.name}")
 
 
 class Groups(Section[document.Group]):

@@ -84,6 +84,9 @@ class Rows(Section[RowItem]):
             raise ItemInvalid("", f"{self.noun} {item.name} is of another kind or cluster here; delete or rename one")
         fields = {column.name: column.field for column in self.resource.columns}
         changes = {name: value for name, value in given.items() if encryption.peek(row, fields[name]) != value}
+        if changes.get("enabled") and (lacking := [name for name in item.secrets if name not in given]):
+            del changes["enabled"]  # it may have come in without its secrets
+            run.notes.append(f"{self.noun} {item.name}: stays disabled; check, then enable it: {', '.join(lacking)}")
         if "settings" in changes:  # a key that the file does not have goes
             changes["settings"] = {**dict.fromkeys(row.settings), **changes["settings"]}
         if not changes:

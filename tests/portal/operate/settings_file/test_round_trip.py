@@ -205,3 +205,27 @@ def test_a_source_for_a_cluster_that_acts_needs_keep_modes(filled: Cluster) -> N
     Source.objects.filter(name="loki").delete()
     imported(text, keep_modes=True)
     assert Source.objects.get(name="loki").enabled
+
+
+def test_an_update_enables_nothing_whose_secret_is_still_missing(filled: Cluster) -> None:
+    text = exported()
+    whole = exported(secrets=True)
+    empty()
+    imported(text)
+    imported(text, update=True, keep_modes=True)
+    assert Cluster.objects.get(name="east").mode == "paused"
+    assert not Channel.objects.filter(enabled=True).exists()
+    assert not Driver.objects.get().enabled
+    imported(whole, update=True, keep_modes=True)  # now with them
+    assert sections(exported()) == sections(whole)
+    assert Cluster.objects.get(name="east").kubeconfig == KUBECONFIG
+    assert User.objects.get(username="ann").check_password("a long password 1")
+
+
+def test_an_update_without_secrets_keeps_those_that_are_there(filled: Cluster) -> None:
+    text = exported().replace('"language": "en"', '"language": "zh-hans"')
+    outcome = imported(text, update=True)
+    assert not [note for note in outcome.notes if "ann" in note]
+    assert User.objects.get(username="ann").check_password("a long password 1")
+    hook = Channel.objects.get(name="hook")
+    assert (hook.language, hook.enabled, hook.secret) == ("zh-hans", True, "0123456789abcdef")
