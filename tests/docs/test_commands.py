@@ -1,7 +1,9 @@
 """The commands of every page, in the order of their page.
 
 Management commands and REST calls run as written. ``helm`` renders the chart, ``make`` is a dry run, and paths of
-``pytest`` are checked. The rest is listed below with the reason.
+``pytest`` are checked. Programs that no test can run are listed below, with the reason. Above a block whose commands
+cannot be run, its page says why: ``<!-- not run: REASON -->``, or of some commands, by their beginning,
+``<!-- not run `manage.py driver test`: REASON -->``.
 """
 
 import argparse
@@ -37,7 +39,8 @@ from tests.portal.rescue.world import CORDON
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted({*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"})
-BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"((?:^ *<!-- not run[^\n]*-->\n)*)^( *)```(\w*)\n(.*?)^\2```$", re.MULTILINE | re.DOTALL)
+MARK = re.compile(r"<!-- not run(?: `([^`]+)`)?: (.+) -->")
 SHELL = ("", "sh", "bash", "shell")
 ASSIGNMENT = re.compile(r"[A-Za-z_]+=\S*")
 PYTHON = ("python", ".venv/bin/python")
@@ -69,15 +72,25 @@ FILES = {
 }
 
 
-def blocks(page: Path) -> Iterator[tuple[str, str]]:
-    """The language and the text of each block, without the indentation that it has in a list."""
-    for indent, language, text in BLOCK.findall(page.read_text(encoding="utf-8")):
-        yield language, re.sub(f"^{indent}", "", text, flags=re.MULTILINE)
+class Block(NamedTuple):
+    """A block of a page, without the indentation that it has in a list.
+
+    ``marks``: why commands are not run, by their beginning; "" for all of the block.
+    """
+
+    language: str
+    text: str
+    marks: dict[str, str]
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    for marks, indent, language, text in BLOCK.findall(page.read_text(encoding="utf-8")):
+        yield Block(language, re.sub(f"^{indent}", "", text, flags=re.MULTILINE), dict(MARK.findall(marks)))
 
 
 VALUES = next(
     yaml.safe_load(text)
-    for language, text in blocks(ROOT / "docs/operations/install/install.md")
+    for language, text, _marks in blocks(ROOT / "docs/operations/install/install.md")
     if language == "yaml" and "host:" in text
 )
 TYPED = "name:a-secret-that-a-person-types\n" * 9
@@ -95,21 +108,6 @@ ELSEWHERE = {
     "CREATE": "SQL for PostgreSQL, as its administrator",
     "export": "sets variables for the next commands, which the tests set for themselves",
 }
-# Commands that a test cannot run, by their first words, each with the reason.
-NOT_RUN = {
-    "python -m agents": "runs until it is stopped; tests/agents starts it",
-    ".venv/bin/python -m tools.sbom": "needs the list of an image; tests/deploy/test_sbom.py makes the bill with one",
-    "python -m tests.servers": "takes ten minutes; tests/crash/election/test_election.py runs a sample",
-    "python -m simulator": "a synopsis with options in brackets; tests/simulator starts it",
-    "manage.py database roles": "PostgreSQL only; tests/portal/ledger runs it there",
-    "manage.py ledger verify --anchor": "needs signed heads and their key; tests/portal/anchors makes them",
-    "manage.py driver test bmc": "needs a management controller; tests/portal/machines has one",
-    "manage.py driver test ipmi": "needs a management controller; tests/portal/machines has one",
-    "manage.py driver test cloud": "needs the system behind the webhook; tests/portal/machines has one",
-    "manage.py driver test nodes": "needs the object that stands for the machine; tests/portal/rescue has one",
-}
-# Blocks that are one script, by their beginning, each with the reason why its commands are not run.
-SCRIPTS = {"body='": "test_vendor_events.py::test_the_example_of_the_manual_is_accepted runs it"}
 # Words that stand for something that a reader chooses.
 CHOSEN = {
     "FILE": "prod.kubeconfig",
@@ -123,10 +121,14 @@ PROGRAMS |= ELSEWHERE.keys()
 
 
 class Command(NamedTuple):
-    """One command of a page: its words without assignments, a prompt and a comment, and its text."""
+    """One command of a page: its words without assignments, a prompt and a comment, and its text.
+
+    ``marked``: why it is not run, as its page says; "" if it is.
+    """
 
     words: list[str]
     text: str
+    marked: str
 
     @property
     def line(self) -> str:
@@ -150,8 +152,8 @@ def program_of(text: str) -> str:
 
 def commands(page: Path) -> Iterator[Command]:
     """The commands of the blocks that have commands. Raises ValueError for a line of such a block that is none."""
-    for language, block in blocks(page):
-        if block.startswith(tuple(SCRIPTS)):
+    for language, block, marks in blocks(page):
+        if "" in marks and language in SHELL:
             continue
         texts = [text for line in lines(block) for text in line.split(" && ") if text.strip()]
         if language in SHELL and any(program_of(text) in PROGRAMS for text in texts):
@@ -161,7 +163,9 @@ def commands(page: Path) -> Iterator[Command]:
                 words = shlex.split(text, comments=True)
                 while ASSIGNMENT.fullmatch(words[0]):
                     words.pop(0)
-                yield Command(words, text.strip())
+                line = " ".join(words)
+                why = next((marks[start] for start in marks if line.startswith(start)), "")
+                yield Command(words, text.strip(), why)
 
 
 FOUND = {str(page.relative_to(ROOT)): list(commands(page)) for page in PAGES}
@@ -170,18 +174,19 @@ WITH_COMMANDS = [name for name, found in FOUND.items() if found]
 
 def reason_of(command: Command) -> str | None:
     """Why a command is not run."""
-    if command.words[0] in ELSEWHERE:
-        return ELSEWHERE[command.words[0]]
-    return next((why for words, why in NOT_RUN.items() if command.line.startswith(words)), None)
+    return ELSEWHERE.get(command.words[0]) or command.marked or None
 
 
 def test_the_reasons_are_of_commands_that_exist() -> None:
     texts = [command.text for found in FOUND.values() for command in found]
     assert {word for word in ELSEWHERE if not any(text.split()[0] == word for text in texts)} == set()
-    lines = [command.line for found in FOUND.values() for command in found]
-    assert {start for start in NOT_RUN if not any(line.startswith(start) for line in lines)} == set()
-    texts = [block for page in PAGES for _, block in blocks(page)]
-    assert {start for start in SCRIPTS if not any(block.startswith(start) for block in texts)} == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_each_mark_is_above_a_block_with_what_it_names(page: Path) -> None:
+    named = [(start, block.text) for block in blocks(page) for start in block.marks]
+    assert [start for start, text in named if start not in text] == []
+    assert len(named) == page.read_text(encoding="utf-8").count("<!-- not run")
 
 
 @pytest.mark.django_db
@@ -254,7 +259,7 @@ def run(words: list[str]) -> None:
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         subprocess.run([sys.executable, "-m", "agents", *rest], env=environment, check=True, capture_output=True)
     else:
-        raise AssertionError("no way to run it: name it in NOT_RUN, with the reason")
+        raise AssertionError("no way to run it: say so above its block, with the reason")
 
 
 def manage(words: list[str]) -> None:
