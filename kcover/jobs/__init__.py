@@ -1,1 +1,1 @@
-"""Training jobs: when a checkpoint was written last."""
+"""Training jobs: when a checkpoint was written last, and their performance against their own past."""

@@ -43,6 +43,8 @@ SENTENCES: Mapping[str, str] = {
     "prometheus_result": _("Must be a vector, the result of an instant query, not {value}."),
     "prometheus_partial": _("The answer may lack series: {why}. What it lacks has not ended."),
     "prometheus_value": _('Must be [seconds, "number"], not {value}.'),
+    "performance_partial": _("The answer may lack series: {why}. No job is judged by it."),
+    "performance_labels": _("Names no pod and no job: it has none of the labels {labels}, or no namespace."),
     "prometheus_xid": _("{value} is not the number of an Xid."),
     "prometheus_job": _(
         "Series of the job {job} do not count, those of {known} do: any user can export this metric. If the job is "
@@ -77,6 +79,8 @@ SENTENCES: Mapping[str, str] = {
     "source_token_unused": _("A source of kind {kind} sends no token. Leave it out."),
     "source_setting_unknown": _("Sources of kind {kind} have no setting {name}. They have: {known}."),
     "source_setting_number": _("Must be a whole number from {least} to {most}."),
+    "source_setting_measure": _("Must be one of: {known}."),
+    "source_setting_missing": _("A source of kind {kind} needs the setting {name}."),
     "source_setting_boolean": _("Must be true or false."),
     "source_setting_list": _("Must be 1 to {most} names, separated by commas."),
     "source_setting_text": _("Must have 1 to {most} characters."),

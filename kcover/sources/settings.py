@@ -14,12 +14,20 @@ from kcover.values.quote import short_text
 
 WATCHED: Final = ("pods", "events", "conditions")  # fed by the watch; they exist for each cluster
 PUSHED: Final = ("alertmanager", "cloudevents")  # other systems send to them
-ADDRESSED: Final = ("loki", "gpud", "prometheus")  # the portal asks them at an address, with a token if there is one
+ADDRESSED: Final = (
+    "loki",
+    "gpud",
+    "prometheus",
+    "performance",
+)  # the portal asks them at an address, with a token if there is one
 PULLED: Final = (*ADDRESSED, "pod-logs")  # the portal asks them; for logs of pods it asks the cluster's API server
 KINDS: Final = (*WATCHED, *PUSHED, *PULLED)
 # Their times are those of the node's clock: NVSentinel's monitors, which send cloudevents, run on the node, too.
 NODE_CLOCKS: Final = (*WATCHED, "cloudevents", "loki", "gpud", "pod-logs")
 MAX_TEXT, MAX_NAMES = 500, 50
+# What the values of a query for the performance of jobs are: seconds a step, or steps (samples, tokens) a second.
+MEASURES: Final = ("time", "rate")
+REQUIRED: Final = MappingProxyType({"performance": ("query",)})  # settings without a default
 
 CLOCK_ERROR_SECONDS: Final = 5  # by which a source's clock may be ahead of the portal's
 # After a fault until its report begins: an alert waits for the scrape, its ``for`` and its query, which may have a
@@ -66,6 +74,12 @@ def _presets(value: object) -> list[str]:
     return names
 
 
+def _measure(value: object) -> str:
+    if value not in MEASURES:
+        raise Unreadable("", reasons.of("source_setting_measure", known=", ".join(MEASURES)))
+    return str(value)
+
+
 _SECONDS = setting_values.number(1, 86_400)
 _OWN: Final[Mapping[str, Mapping[str, Reader]]] = MappingProxyType(
     {
@@ -85,6 +99,19 @@ _OWN: Final[Mapping[str, Mapping[str, Reader]]] = MappingProxyType(
         },
         "gpud": {"node": _text, "insecure": setting_values.boolean, "interval": _SECONDS},
         "prometheus": {"query": _text, "node_label": _names, "interval": _SECONDS},
+        "performance": {
+            "query": _text,
+            "measures": _measure,
+            "slower_by": setting_values.number(10, 900),
+            "hold": setting_values.number(60, 86_400),
+            "warm_up": setting_values.number(0, 86_400),
+            "least": setting_values.number(10, 60),
+            "pod_label": _names,
+            "job_label": _names,
+            "namespace_label": _names,
+            "shape_label": _names,
+            "interval": _SECONDS,
+        },
         "pod-logs": {
             "pod_namespaces": _names,
             "pod_patterns": _names,

@@ -128,3 +128,30 @@ class PodFailure(models.Model):
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.pod}"
+
+
+class JobPerformance(models.Model):
+    """The performance of one job against its own past, as one source reads it. ``past``: of bounded size."""
+
+    SLOW = "JobSlow"  # the code of the incident that accuses a node
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="job_performances")
+    source = models.CharField(max_length=120, help_text="name of the source")
+    namespace = models.CharField(max_length=63)
+    kind = models.CharField(max_length=32)
+    name = models.CharField(max_length=253)
+    past = models.JSONField(default=dict, help_text="as kcover.jobs.performance stores it")
+    speed = models.FloatField(null=True, help_text="of the last reading, 1.0 is its usual speed; null: not known yet")
+    slow_since = models.DateTimeField(null=True, help_text="since when a drop lasts; null: none does")
+    slow_node = models.CharField(max_length=253, blank=True, help_text="that the drop follows; empty: none")
+    seen_at = models.DateTimeField()
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(
+                fields=("cluster", "source", "namespace", "kind", "name"), name="one_row_a_job_performance"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}"

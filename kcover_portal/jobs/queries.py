@@ -4,6 +4,7 @@ The answer of one API server is kept for a few seconds, so that many readers cos
 does not answer is named with its error; the others are shown.
 """
 
+import hashlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,13 +13,13 @@ from datetime import datetime, timedelta
 from threading import Lock
 from typing import Final
 
-from django.db.models import Count, QuerySet
+from django.db.models import Count, F, QuerySet
 
 from kcover import reasons
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Node
-from kcover_portal.jobs.models import JobOrder, PodFailure
+from kcover_portal.jobs.models import JobOrder, JobPerformance, PodFailure
 from kcover_portal.kube import port, reasons as kube_reasons
 from kcover_portal.kube.controllers import Controllers
 from kcover_portal.rescue.models import JobRestart, Rescue
@@ -34,11 +35,29 @@ _COMMON: Final = ("Job", "StatefulSet")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PerformanceView:
+    """A job against its own past. ``speed``: 1.0 is its usual one; None while too little is known.
+
+    ``slow_since``: since when a drop lasts; None if none does. ``slow_node``: the node that it follows, "" if none.
+    """
+
+    speed: float | None
+    slow_since: datetime | None
+    slow_node: str
+    at: datetime
+
+    @property
+    def percent(self) -> int | None:
+        """Its speed in percent of the usual one."""
+        return None if self.speed is None else round(100 * self.speed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobView:
     """A job. ``nodes``: where its pods run. ``gpus_on``: their GPUs by node. ``restarts``: how often the portal
     restarted it. ``because``: what it waits for, or why it was restarted last; None if the portal did nothing.
     ``avoid``: nodes on which several attempts failed first. ``awaits_approval``: an order by hand waits for another
-    person."""
+    person. ``performance``: None if no source reads it."""
 
     cluster: str
     namespace: str
@@ -54,11 +73,33 @@ class JobView:
     can_stop: bool
     awaits_approval: bool
     avoid: tuple[str, ...]
+    performance: PerformanceView | None = None
 
     @property
     def gpus(self) -> int:
         """The GPUs of the running pods."""
         return sum(self.gpus_on.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRun:
+    """A job that has not ended and is not stopped. ``pods``: the node of each of its pods. ``is_up``: all are ready.
+
+    ``attempt`` changes when a pod is created, ``version`` with the spec of the job.
+    """
+
+    namespace: str
+    kind: str
+    name: str
+    version: str
+    attempt: str
+    pods: Mapping[str, str]
+    is_up: bool
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        """Its namespace, kind and name."""
+        return self.namespace, self.kind, self.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +150,28 @@ def jobs(
             found_views = _views(cluster, wanted, now=now)
             views += found_views if cluster in scope else _narrowed(found_views, cluster, scope)
     return sorted(views, key=lambda view: (view.cluster, view.namespace, view.name, view.kind)), silent
+
+
+def running(cluster: Cluster, *, now: datetime) -> list[JobRun] | reasons.Reason:
+    """The jobs of a cluster that run or wait, whole; the reason if its API server does not answer."""
+    read = _look(cluster, now=now)
+    if isinstance(read, reasons.Reason):
+        return read
+    return [_run(one) for one in read if one.workload.phase is port.Phase.RUNNING]
+
+
+def _run(one: _Read) -> JobRun:
+    pods = [pod for pod in one.pods if not pod.terminal]
+    uids = "\n".join(sorted(pod.uid for pod in pods))
+    return JobRun(
+        namespace=one.job.namespace,
+        kind=one.job.kind,
+        name=one.job.name,
+        version=f"{one.workload.uid} {one.workload.generation}",
+        attempt=hashlib.blake2b(uids.encode(), digest_size=8).hexdigest(),
+        pods={pod.name: pod.node for pod in pods if pod.node},
+        is_up=_state(one, None, restarting=False) == RUNNING,
+    )
 
 
 def matching(views: Iterable[JobView], *, text: str = "", state: str = "") -> list[JobView]:
@@ -205,11 +268,14 @@ def _narrowed(views: Iterable[JobView], cluster: Cluster, scope: accounts.Scope)
         if nodes := tuple(name for name in view.nodes if name in seen):
             avoid = tuple(name for name in view.avoid if name in seen)
             gpus_on = {name: view.gpus_on[name] for name in nodes}
-            yield replace(view, nodes=nodes, avoid=avoid, gpus_on=gpus_on, because=None)
+            shown = view.performance
+            if shown is not None and shown.slow_node not in seen:
+                shown = replace(shown, slow_node="")
+            yield replace(view, nodes=nodes, avoid=avoid, gpus_on=gpus_on, because=None, performance=shown)
 
 
 def _views(cluster: Cluster, read: Iterable[_Read], *, now: datetime) -> Iterable[JobView]:
-    """The jobs with the portal's own acts, in four queries."""
+    """The jobs with the portal's own acts, in five queries."""
     restarts = {(row.namespace, row.kind, row.job): row for row in JobRestart.objects.filter(cluster=cluster)}
     open_orders = JobOrder.objects.filter(cluster=cluster, state__in=(JobOrder.State.RUNNING, JobOrder.State.HELD))
     orders = {(row.namespace, row.kind, row.name): row for row in open_orders.order_by("pk")}
@@ -221,7 +287,7 @@ def _views(cluster: Cluster, read: Iterable[_Read], *, now: datetime) -> Iterabl
             steps__state__in=("running", "waiting"),
         ).values_list("pk", flat=True)
     )
-    avoid = _accused(cluster, now=now)
+    avoid, performances = _accused(cluster, now=now), _performances(cluster)
     for one in read:
         job = one.job
         key = (job.namespace, job.kind, job.name)
@@ -243,7 +309,18 @@ def _views(cluster: Cluster, read: Iterable[_Read], *, now: datetime) -> Iterabl
             awaits_approval=order is not None and order.state == JobOrder.State.HELD and order.awaits_approval,
             can_stop=job.known.stop is not port.JobMethod.NONE and not one.workload.queue,
             avoid=tuple(avoid.get(key, ())),
+            performance=performances.get(key),
         )
+
+
+def _performances(cluster: Cluster) -> dict[tuple[str, str, str], PerformanceView]:
+    """By job; of several sources the one in which it is slow, else the newest."""
+    rows = JobPerformance.objects.filter(cluster=cluster).order_by(F("slow_since").asc(nulls_first=True), "seen_at")
+    read = rows.values_list("namespace", "kind", "name", "speed", "slow_since", "slow_node", "seen_at")
+    return {
+        (namespace, kind, name): PerformanceView(speed=speed, slow_since=since, slow_node=node, at=at)
+        for namespace, kind, name, speed, since, node, at in read
+    }
 
 
 def due_orders(*, now: datetime) -> QuerySet[JobOrder]:

@@ -23,6 +23,7 @@ class Source(ModelWithSecrets):
         LOKI = "loki", "Loki"
         GPUD = "gpud", "gpud"
         PROMETHEUS = "prometheus", "Prometheus"
+        PERFORMANCE = "performance", _("Performance of jobs")
         POD_LOGS = "pod-logs", _("Pod logs")
 
     name = models.CharField(max_length=120, unique=True)

@@ -1,12 +1,12 @@
 """All witnesses of a world, and their routes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 
 from aiohttp import web
 
 from simulator.witnesses import gpud, loki, nvsentinel, prometheus
-from simulator.world import machine
+from simulator.world import machine, pods, workloads
 from simulator.world.world import World
 
 
@@ -20,11 +20,13 @@ class Witnesses:
         self._machines = world.machines
         self.logs = loki.LogStore()
         self.gpud = gpud.Gpud(active=self._active_on)
-        self.prometheus = prometheus.Prometheus(
+        gpus = (
             (name, gpu.index, gpu.pci or "", gpu.uuid)
             for name, host in world.gpu_machines().items()
             for gpu in host.inventory.gpus
         )
+        self._world = world
+        self.prometheus = prometheus.Prometheus(gpus, ranks=self._ranks)
         self.exporter = nvsentinel.Exporter(cluster=cluster, active=self._active)
         for name, host in world.machines.items():
             host.collectors.append(self._collector(name))
@@ -42,6 +44,14 @@ class Witnesses:
                 witness.add_kernel_line(node, line, at)
 
         return collect
+
+    def _ranks(self) -> Iterator[prometheus.Rank]:
+        """The pods of PyTorchJobs that run."""
+        for pod in self._world.objects.list("Pod", labels=workloads.JOB_NAME):
+            host, meta = self._machines.get(pods.node_of(pod)), pod["metadata"]
+            if host is not None and pods.ready(pod):
+                job = meta["labels"][workloads.JOB_NAME]
+                yield prometheus.Rank(meta["namespace"], job, meta["name"], host.name, host.speed)
 
     def _active_on(self, node: str) -> list[tuple[int, str]]:
         faults = self._machines[node].faults

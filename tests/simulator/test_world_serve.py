@@ -244,3 +244,23 @@ def test_a_pod_prints_the_requested_line(served):
     assert (len(stamp), line) == (30, "CUDA error: invalid device ordinal\n")
     with urllib.request.urlopen(f"{log}&limitBytes=10&sinceTime={stamp[:19]}Z") as answer:
         assert answer.read().decode() == stamp[:10]
+
+
+def test_a_slow_node_slows_the_steps_of_its_job(served):
+    url, _ = served
+
+    def steps(metric: str) -> dict[str, float]:
+        _, body = ask(url, f"/prometheus/api/v1/query?query={metric}")
+        found = [one for one in body["data"]["result"] if one["metric"]["training_job"] == job]
+        return {one["metric"]["pod"]: float(one["value"][1]) for one in found}
+
+    _, body = ask(url, "/prometheus/api/v1/query?query=training_step_seconds")
+    names = [one["metric"]["training_job"] for one in body["data"]["result"]]
+    job = max(names, key=names.count)
+    one = next(found["metric"] for found in body["data"]["result"] if found["metric"]["training_job"] == job)
+    _, pod = ask(url, f"/api/v1/namespaces/{one['namespace']}/pods/{one['pod']}")
+    node = pod["spec"]["nodeName"]
+    assert ask(url, f"/sim/nodes/{node}/speed", {"speed": 0.5})[0] == 200
+    assert set(steps("training_step_seconds").values()) == {2.0}
+    assert sorted(steps("training_compute_seconds").values())[-2:] == [1.0, 2.0]
+    assert ask(url, f"/sim/nodes/{node}/speed", {"speed": 1})[0] == 200

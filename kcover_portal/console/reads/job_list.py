@@ -63,6 +63,8 @@ JOBS: Final[ComputedListing[queries.JobView]] = ComputedListing(
         **{name: attrgetter(name) for name in ("gpus", "restarts", "last_restart")},
         "because": lambda job: str(job.because) if job.because else "",
         "avoid": lambda job: list(job.avoid),
+        "speed": lambda job: job.performance.speed if job.performance else None,
+        "slow_node": lambda job: job.performance.slow_node if job.performance else "",
     },
 )
 

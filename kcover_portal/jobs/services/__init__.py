@@ -10,6 +10,10 @@ from kcover_portal.jobs.services.orders import (
     order as order,
     preview as preview,
 )
+from kcover_portal.jobs.services.performance import (
+    PerformanceChange as PerformanceChange,
+    PerformanceReader as PerformanceReader,
+)
 from kcover_portal.jobs.services.recovered_jobs import look_for_returns as look_for_returns
 from kcover_portal.jobs.services.recovery import (
     recover as recover,

@@ -13,7 +13,7 @@ from django.db import transaction
 from kcover import audit, reasons
 from kcover.values import back_off
 from kcover.values.kube_names import ObjectName
-from kcover_portal.jobs.models import JobOrder, PodFailure
+from kcover_portal.jobs.models import JobOrder, JobPerformance, PodFailure
 from kcover_portal.jobs.services import excluded_nodes, failures, orders
 from kcover_portal.jobs.services.order_calls import CLAIMS, HeldBack, OrderCalls, OrderLeaseLost
 from kcover_portal.kube import port, reasons as kube_reasons
@@ -64,9 +64,10 @@ def _go_on(work: "_Work") -> None:
 
 
 def prune(*, now: datetime) -> None:
-    """Deletes old orders and failures of pods."""
+    """Deletes old orders and failures of pods, and what is known of jobs that are gone."""
     JobOrder.objects.filter(ended_at__lt=retention.before(JobOrder, now=now), label_stays=False).delete()
     PodFailure.objects.filter(over_at__lt=retention.before(PodFailure, now=now)).delete()
+    JobPerformance.objects.filter(seen_at__lt=retention.before(JobPerformance, now=now), slow_since=None).delete()
 
 
 class _Work(OrderCalls):

@@ -79,12 +79,14 @@ class Workload:
     ``pods_named``: the value of the kind's ``pod_label``. ``owner_*``: its own controller. ``restarts``: as its
     controller counts them. ``excluded_hosts``: hostname labels that its templates exclude. ``protected``: it, or a
     template of its pods, has the label of consent. ``queue``: Kueue's queue, "" if Kueue does not manage it.
+    ``generation``: changes with its spec.
     """
 
     kind: str
     namespace: str
     name: str
     uid: str
+    generation: int = 0
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     pods_named: str = ""

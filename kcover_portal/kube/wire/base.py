@@ -31,6 +31,7 @@ class Meta(Struct, frozen=True):
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
+    generation: int | None = None
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     owner_references: list[OwnerReference] | None = None

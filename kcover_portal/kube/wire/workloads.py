@@ -33,6 +33,7 @@ class WorkloadObject(base.AnyObject, frozen=True):
             namespace=meta.namespace,
             name=meta.name,
             uid=meta.uid,
+            generation=meta.generation or 0,
             labels=meta.labels or {},
             annotations=meta.annotations or {},
             pods_named=str(self._at(kind.named_by) or "") if kind.named_by[0] != "metadata" else meta.name,

@@ -33,6 +33,7 @@ TIMES: Final[Mapping[str, timedelta | None]] = MappingProxyType(
         "incidents.JobSeen": timedelta(days=30),  # as long as a storm's window may be
         "incidents.Occurrence": BY_SETTING,  # after its incident was closed
         "jobs.JobOrder": BY_SETTING,  # after its end
+        "jobs.JobPerformance": timedelta(days=7),  # after its job was last read
         "jobs.PodFailure": BY_SETTING,  # after it was over
         "needs.NeedAct": timedelta(days=30),  # a need that lasts longer forgets them
         "notify.Delivery": BY_SETTING,  # after its end

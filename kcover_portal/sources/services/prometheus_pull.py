@@ -31,8 +31,8 @@ def read(source: Source, *, clock: Clock) -> bool:
         before = _read(source, prometheus.Before(), at=now - KNOWN_BEFORE).after
     found, vanished = _without_vanished(source, _read(source, before, at=now), now=now)
     with transaction.atomic():
-        intake.take(source, _news(source, found.batch), now=now)
-        beside = {"rejected": _rejected(found.batch), "vanished": vanished}
+        intake.take(source, news(source, found.batch), now=now)
+        beside = {"rejected": rejected_names(found.batch), "vanished": vanished}
         pull_position.store(source, {**found.after.to_json(), **beside})
     return False
 
@@ -64,13 +64,13 @@ def _stands(key: str, shown: Iterable[str]) -> bool:
     return not device and any(other.startswith(f"{node}\t{code}\t") for other in shown)
 
 
-def _news(source: Source, batch: ObservationBatch) -> ObservationBatch:
+def news(source: Source, batch: ObservationBatch) -> ObservationBatch:
     """The batch without rejections that were the same the last time: a query gives the same series again."""
     known = source.cursor.get("rejected")
-    return batch if _rejected(batch) != known else ObservationBatch(observations=batch.observations)
+    return batch if rejected_names(batch) != known else ObservationBatch(observations=batch.observations)
 
 
-def _rejected(batch: ObservationBatch) -> list[list[str]]:
+def rejected_names(batch: ObservationBatch) -> list[list[str]]:
     return [[one.path, one.reason.code] for one in batch.rejected[:MAX_ITEMS]]
 
 

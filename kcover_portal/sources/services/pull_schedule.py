@@ -20,7 +20,14 @@ from kcover_portal.lib import doorbell
 from kcover_portal.runtime.services import leases
 from kcover_portal.sources import queries
 from kcover_portal.sources.models import Source
-from kcover_portal.sources.services import gpud_pull, loki_pull, pod_log_pull, prometheus_pull, source_settings
+from kcover_portal.sources.services import (
+    gpud_pull,
+    loki_pull,
+    performance_pull,
+    pod_log_pull,
+    prometheus_pull,
+    source_settings,
+)
 from kcover_portal.sources.services.pull_request import NotRead
 
 log = logging.getLogger(__name__)
@@ -30,7 +37,13 @@ LEASE: Final = timedelta(minutes=4)  # longer than a turn may take: with a slow 
 CATCH_UP_PAUSE: Final = timedelta(seconds=1)  # between turns while the source catches up
 LEAST_BACK_OFF: Final = timedelta(seconds=2)
 MAX_BACK_OFF: Final = timedelta(minutes=5)
-INTERVAL_SECONDS: Final[Mapping[str, int]] = {"loki": 10, "gpud": 60, "prometheus": 30, "pod-logs": 30}
+INTERVAL_SECONDS: Final[Mapping[str, int]] = {
+    "loki": 10,
+    "gpud": 60,
+    "prometheus": 30,
+    "performance": performance_pull.INTERVAL_SECONDS,
+    "pod-logs": 30,
+}
 
 Clock = Callable[[], datetime]
 
@@ -49,6 +62,7 @@ READERS: Final[Mapping[str, Reader]] = {
     "loki": loki_pull,
     "gpud": gpud_pull,
     "prometheus": prometheus_pull,
+    "performance": performance_pull,
     "pod-logs": pod_log_pull,
 }
 

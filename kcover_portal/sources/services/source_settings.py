@@ -79,6 +79,9 @@ class _Sources(Resource[Source]):
             row.settings = settings.read(row.kind, row.settings)
         except Unreadable as error:
             raise FieldError(f"settings/{error.path}", error.reason) from error
+        missing = next((name for name in settings.REQUIRED.get(row.kind, ()) if name not in row.settings), None)
+        if missing:
+            raise FieldError(f"settings/{missing}", reasons.of("source_setting_missing", kind=row.kind, name=missing))
         _check_address(row)
         if encryption.is_set(row, "token") and row.kind not in settings.ADDRESSED:
             raise FieldError("token", reasons.of("source_token_unused", kind=row.kind))

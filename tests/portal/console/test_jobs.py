@@ -10,7 +10,7 @@ from kcover_portal.console.views import jobs
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents.models import Incident
 from kcover_portal.jobs import queries
-from kcover_portal.jobs.models import JobOrder, PodFailure
+from kcover_portal.jobs.models import JobOrder, JobPerformance, PodFailure
 from kcover_portal.kube import port
 from kcover_portal.ledger.models import Entry
 from tests.portal.console.conftest import Person
@@ -153,3 +153,16 @@ def test_an_export_without_the_jobs_of_a_silent_cluster_is_refused(world: World,
     answer = person("viewer").get("/export/jobs.csv")
     assert (answer.status_code, b"c1" in answer.content) == (503, True)
     assert not Entry.objects.filter(verb="list.exported").exists()
+
+
+def test_the_speed_of_a_job_is_shown_and_told(world: World, person: Person) -> None:
+    viewer = person("viewer")
+    assert viewer.get("/api/v1/jobs").json()["results"][0]["performance"] is None
+    about = {"cluster": world.cluster, "namespace": "train", "kind": "PyTorchJob", "name": "llm", "seen_at": world.now}
+    JobPerformance.objects.create(source="fast", speed=1.0, **about)
+    JobPerformance.objects.create(source="steps", speed=0.64, slow_since=world.now, slow_node=NODE, **about)
+    found = viewer.get("/api/v1/jobs").json()["results"][0]["performance"]
+    assert (found["speed"], found["slow_node"]) == (0.64, NODE)
+    page = viewer.get("/jobs/").content.decode()
+    assert "64 %" in page
+    assert NODE in page.partition("job-because")[2]

@@ -31,6 +31,17 @@ DECLINE = "decline"
 ACTIONS = (*JobOrder.Action.values, DECLINE)
 
 
+class PerformanceSerializer(serializers.Serializer[queries.PerformanceView]):
+    """The performance of a job against its own past."""
+
+    speed = serializers.FloatField(
+        allow_null=True, help_text="1.0 is its usual speed; null while too little is known of its past"
+    )
+    slow_since = serializers.DateTimeField(allow_null=True, help_text="since when a drop lasts; null: none does")
+    slow_node = serializers.CharField(help_text='the node that the drop follows; "" if it follows none')
+    at = serializers.DateTimeField(help_text="when it was read last")
+
+
 class JobSerializer(serializers.Serializer[Any]):
     """A training job. ``because`` is what it waits for, or why the portal restarted it last; "" if it did nothing."""
 
@@ -48,6 +59,7 @@ class JobSerializer(serializers.Serializer[Any]):
     avoid = serializers.ListField(
         child=serializers.CharField(), help_text="nodes on which several attempts of the job failed first"
     )
+    performance = PerformanceSerializer(allow_null=True, help_text="null if no source reads it")
 
     def get_because(self, job: queries.JobView) -> str:
         return str(job.because) if job.because else ""
