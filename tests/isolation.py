@@ -19,7 +19,7 @@ from tests.story import forks
 # Folders and files whose tests share something that is dear to make, most of them one product. (xdist's own groups do
 # nothing under pytest 9.2: pytest-xdist #1386.)
 SHARING = (
-    *("tests/browser/", "tests/crash/test_matrix.py", "tests/story/test_serve.py", "tests/story/test_walkthroughs.py"),
+    *("tests/browser/", "tests/crash/test_matrix.py", "tests/story/test_serve.py", "tests/story/seeds/"),
     *("tests/portal/accounts/oidc/test_real_provider.py", "tests/portal/anchors/test_bucket.py"),
     *("tests/portal/api/test_garbage.py", "tests/portal/api/test_schema.py"),
     *("tests/portal/operate/test_slow_clients.py", "tests/portal/sources/test_monitoring.py"),

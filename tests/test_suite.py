@@ -297,7 +297,7 @@ def test_each_file_of_the_portal_is_on_postgresql_in_some_share(monkeypatch):
 
 
 def test_each_story_is_in_one_turn_in_each_place(monkeypatch):
-    files = [path.name for path in (TESTS / "story").glob("test_*.py")]
+    files = [path.name for path in (TESTS / "story").rglob("test_*.py")]
     listed = [file for turn in turns.TURNS for file in turn]
     always = set(files) - set(listed)
     assert len(listed) == len(set(listed))

@@ -17,7 +17,7 @@ FOLDER = Path(__file__).parent
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves the stories of this run, each in one of the two places."""
     whole = databases.is_whole()
-    leave_out(config, items, lambda item: item.path.parent == FOLDER and not _in_turn(item, whole=whole))
+    leave_out(config, items, lambda item: FOLDER in item.path.parents and not _in_turn(item, whole=whole))
 
 
 def _in_turn(item: pytest.Item, *, whole: bool) -> bool:

@@ -24,12 +24,27 @@ from tests import servers
 from tests.story import product as products
 from tests.story.person import Person
 from tests.story.product import ROOT, Product, call
-from tests.story.test_walkthroughs import HEAL
 from tests.waiting import HANG_SECONDS
 
 POSTGRES = os.environ.get("KCOVER_DATABASE_URL", "").startswith("postgres")
 pytestmark = pytest.mark.skipif(not POSTGRES, reason="needs the PostgreSQL that `make test` starts")
 
+HEAL = """
+apiVersion: rescue.ksyun.com/v1
+kind: RescuePolicy
+metadata:
+  name: heal
+spec:
+  rules:
+    - priority: 5
+      errorCode: ["48", "62", "64"]
+      actions:
+        - name: cordon
+        - name: drain
+          attribute: {waittime: "20min"}
+        - name: reboot
+          attribute: {unCordon: "true"}
+"""
 SLOW_CLIENTS = 40  # more than the pages have threads
 CHILDREN = {
     "web": "kcover_portal.operate.web_server",
