@@ -192,6 +192,7 @@ SENTENCES: Mapping[str, str] = {
     "policy_from_file": _("Published from the file {file}."),
     "policy_from_object": _("Published from the cluster's object ({kind})."),
     "policy_object_gone": _("The cluster's object was deleted or is no longer accepted."),
+    "policy_taken_over": _("Replaced by a policy of the portal. The object {policy} of cluster {cluster} waits."),
     "policy_rolled_back": _("Back to revision {revision}."),
     # Policies that a cluster keeps as objects.
     "policy_is_object": _(

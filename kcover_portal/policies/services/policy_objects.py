@@ -131,7 +131,9 @@ def _left_out(cluster: Cluster, told: Mapping[str, _Answer]) -> reasons.Reason |
 def _own_state() -> Hashable:
     """What the portal's own rules are, and what they may name."""
     own = (one for one in queries.candidates() if not one.added)
-    return tuple((one.name, one.revision, one.source) for one in own), tuple(sorted(queries.names().items()))
+    standby = queries.policies(queries.STANDBY).filter(cluster=None).values_list("name", flat=True)
+    rules = tuple((one.name, one.revision, one.source) for one in own)
+    return rules, tuple(standby), tuple(sorted(queries.names().items()))
 
 
 def _state_of(found: Sequence[port.CustomObject], own: Hashable) -> Hashable:

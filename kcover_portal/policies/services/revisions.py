@@ -7,7 +7,7 @@ from datetime import datetime
 from http import HTTPStatus
 
 from django.db import IntegrityError, transaction
-from django.db.models import Max
+from django.db.models import Max, Q
 
 from kcover import audit, reasons
 from kcover.reasons import Reason
@@ -52,7 +52,8 @@ def apply(
 
     ``reason``: a person's own words; ``because``: the portal's reason. ``of``: the cluster that keeps them as objects;
     None for the portal's own policies. ``name``: the text must contain only this policy (of this ``kind``).
-    ``expected``: the number that the active revision must have (0: not active).
+    ``expected``: the number that the active revision must have (0: not active). Without one, the portal's own policy
+    takes the place of an object's.
     Raises InvalidPolicies, or Conflict if the active revision differs.
     """
     validated = parse(text)
@@ -71,6 +72,7 @@ def apply(
         now=now,
         expected=expected,
         of=of,
+        takes_over=of is None and not expected,
     )
 
 
@@ -126,18 +128,21 @@ def delete(
         _own(row, of)
         if expected is not None:
             _expect(row, expected)
-        previous, row.revision = row.revision, 0
         words = reasons.of("quoted_text", text=reason[:500]) if reason else None
-        why = reasons.both(words, because)
-        row.archived_at, row.archived_by = now, author
-        row.archived_because = why.to_json() if why.parts else {}
-        row.save(update_fields=["revision", "archived_at", "archived_by", "archived_because"])
-        entry = audit.PolicyDeleted(
-            policy=row.name, standby=_is_standby(row), revision=previous, reason=reason, because=because
-        )
-        ledger.record("", entry, actor=author, now=now)
-        doorbell.publish("policy", row.pk)
-        doorbell.ring("rescue.sweep")
+        _disable(row, author=author, reason=reason, because=because, why=reasons.both(words, because), now=now)
+
+
+def _disable(row: Policy, *, author: str, reason: str = "", because: Reason | None, why: Reason, now: datetime) -> None:
+    previous, row.revision = row.revision, 0
+    row.archived_at, row.archived_by = now, author
+    row.archived_because = why.to_json() if why.parts else {}
+    row.save(update_fields=["revision", "archived_at", "archived_by", "archived_because"])
+    entry = audit.PolicyDeleted(
+        policy=row.name, standby=_is_standby(row), revision=previous, reason=reason, because=because
+    )
+    ledger.record("", entry, actor=author, now=now)
+    doorbell.publish("policy", row.pk)
+    doorbell.ring("rescue.sweep")
 
 
 def put(
@@ -150,11 +155,17 @@ def put(
     expected: int | None = None,
     always: bool = False,
     of: Cluster | None = None,
+    takes_over: bool = False,
 ) -> list[Policy]:
-    """Publishes policies that were parsed without problems; see ``apply``. ``always``: also if nothing differs."""
+    """Publishes policies that were parsed without problems; see ``apply``.
+
+    ``always``: also if nothing differs. ``takes_over``: in the place of policies that clusters keep as objects.
+    """
     keys = [policy.key for policy in parsed]
     try:
         with transaction.atomic():
+            if takes_over:
+                _take_over(keys, author=author, now=now)
             rows = _locked(keys, now=now, of=of)
             if expected is not None:
                 _expect(rows[keys[0]], expected)
@@ -163,6 +174,21 @@ def put(
     except IntegrityError as error:
         raise Conflict(reasons.of("standby_policy_published")) from error
     return [rows[key] for key in keys]
+
+
+def _take_over(keys: list[Key], *, author: str, now: datetime) -> None:
+    """Disables objects' policies that have the names of new policies of the portal, or the place of its standby policy.
+
+    Whoever may create objects could keep both from the portal. Their objects are told at the next look.
+    """
+    wanted = Q(kind=queries.STANDBY) if any(kind == queries.STANDBY for kind, _ in keys) else Q()
+    for kind, name in keys:
+        wanted |= Q(kind=kind, name=name)
+    objects = Policy.objects.filter(wanted, revision__gt=0, cluster__isnull=False)
+    for row in objects.select_for_update(of=("self",)).select_related("cluster").order_by("kind", "name"):
+        cluster = row.cluster.name if row.cluster is not None else ""
+        because = reasons.of("policy_taken_over", policy=row.name, cluster=cluster)
+        _disable(row, author=author, because=because, why=because, now=now)
 
 
 def _locked(keys: list[Key], *, now: datetime, of: Cluster | None) -> dict[Key, Policy]:

@@ -199,7 +199,7 @@ def _second_standby(policy: document.Policy | document.StandbyPolicy, parsed: li
     others = [item.policy.name for item in parsed if isinstance(item.policy, document.StandbyPolicy)]
     if others:
         return reasons.of("standby_policy_twice", policy=others[0])
-    other = queries.policies(queries.STANDBY).exclude(name=policy.name).first()
+    other = queries.policies(queries.STANDBY).filter(cluster=None).exclude(name=policy.name).first()
     if other is not None:
         return reasons.of("standby_policy_active", policy=other.name)
     return None

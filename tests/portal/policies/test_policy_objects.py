@@ -14,6 +14,7 @@ from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.incidents.models import Incident
 from kcover_portal.kube import connections, port
+from kcover_portal.ledger.models import Entry
 from kcover_portal.policies import queries, services
 from kcover_portal.policies.models import Policy, Revision
 from kcover_portal.rescue.models import Rescue
@@ -92,7 +93,7 @@ def test_a_policy_from_an_object_is_read_only_and_can_be_exported(world: World) 
     read(world)
     text = services.export()
     for act in (
-        lambda: services.apply(text.replace("62", "63"), author="user:a", reason="", now=world.now),
+        lambda: services.apply(text.replace("62", "63"), author="user:a", reason="", now=world.now, expected=1),
         lambda: services.delete("gitops", author="user:a", reason="x", now=world.now),
         lambda: services.rollback("gitops", 1, author="user:a", reason="x", now=world.now),
     ):
@@ -106,6 +107,38 @@ def test_a_policy_from_an_object_is_read_only_and_can_be_exported(world: World) 
     assert read(world) == 0
     assert reported(world) == ("False", "NameTaken")
     assert Policy.objects.get().revision == 2
+
+
+def test_a_standby_policy_of_the_portal_takes_the_only_place(world: World) -> None:
+    spec = {"matches": [{"originNode": {"a": "b"}, "targetNode": {"a": "b"}}]}
+    world.kube.put_custom_object(STANDBY, "spares", spec)
+    read(world)
+    own = yaml.safe_dump(
+        {"apiVersion": STANDBY.api_version, "kind": STANDBY.kind, "metadata": {"name": "own"}, "spec": spec}
+    )
+    services.apply(own, author="user:a", reason="", now=world.now)
+    assert read(world) == 0
+    assert reported(world, STANDBY, "spares") == ("False", "Invalid")
+    assert [row.name for row in Policy.objects.filter(revision__gt=0)] == ["own"]
+    services.delete("own", author="user:a", reason="", now=world.now, kind=queries.STANDBY)
+    assert read(world) == 1
+    assert reported(world, STANDBY, "spares") == ("True", "Accepted")
+
+
+@pytest.mark.parametrize("expected", [None, 0])
+def test_a_new_policy_of_the_portal_takes_the_name_of_an_objects(world: World, expected: int | None) -> None:
+    """Whoever may create objects could keep a name from the portal. The object has it again once the policy is gone."""
+    put(world)
+    read(world)
+    text = services.export().replace("62", "63")
+    [own] = services.apply(text, author="user:a", reason="", now=world.now, expected=expected)
+    assert (own.cluster, own.revision) == (None, 2)
+    assert Entry.objects.filter(verb="policy.deleted").count() == 1
+    assert read(world) == 0
+    assert reported(world) == ("False", "NameTaken")
+    services.delete("gitops", author="user:a", reason="back to GitOps", now=world.now)
+    assert read(world) == 1
+    assert reported(world) == ("True", "Accepted")
 
 
 def test_the_name_of_a_deleted_policy_is_free(world: World) -> None:
