@@ -87,11 +87,16 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drop:
-    """A drop that lasted. ``node``: which it follows; "" if it follows none. ``since``: its first reading."""
+    """A drop that lasted. ``node``: which it follows; "" if it follows none. ``since``: its first reading.
+
+    ``speed``: when it had lasted, against the node's peers (``of_peers``) or against the job's past; 1.0 is normal.
+    """
 
     since: datetime
     shape: str
     node: str = ""
+    speed: float = 1.0
+    of_peers: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +187,7 @@ def judge(past: Past, reading: Reading, limits: Limits, *, others_slow: bool = F
             spreads=(*attempt.spreads, _rounded(spread))[-MAX_COSTS:] if spread else attempt.spreads,
         )
     past = replace(past, attempts=(*past.attempts[:-1], attempt))
-    return replace(past, drop=_drop(past, reading, limits, others_slow=others_slow))
+    return replace(past, drop=_drop(past, reading, limits, spread=spread, others_slow=others_slow))
 
 
 def ended(past: Past) -> Past:
@@ -254,17 +259,19 @@ def _is_back(
     return reading.by_node[drop.node] <= limits.normal * max(1.0, usual_spread or 1.0) * median(others)
 
 
-def _drop(past: Past, reading: Reading, limits: Limits, *, others_slow: bool) -> Drop | None:
+def _drop(past: Past, reading: Reading, limits: Limits, *, spread: float, others_slow: bool) -> Drop | None:
     if past.drop is not None and _lasts(past.back, reading.at, limits):
         return None
     is_over = past.over is not None and _lasts(past.over, reading.at, limits)
     if past.drop is not None and past.drop.node and (past.drop.node in reading.nodes or not is_over):
         return past.drop  # a job that is slow without the node clears it
     if past.apart is not None and _lasts(past.apart, reading.at, limits):
-        return Drop(since=past.apart.since, shape=reading.shape, node=past.apart.about)
-    if past.over is not None and is_over:
+        speed = _rounded(1 / spread)
+        return Drop(since=past.apart.since, shape=reading.shape, node=past.apart.about, speed=speed, of_peers=True)
+    if past.over is not None and past.usual is not None and is_over:
         node = "" if others_slow else _newcomer(past, limits)
-        return Drop(since=past.over.since, shape=reading.shape, node=node)
+        speed = _rounded(past.usual / reading.cost)
+        return Drop(since=past.over.since, shape=reading.shape, node=node, speed=speed)
     return past.drop
 
 

@@ -25,14 +25,14 @@ Place: TypeAlias = tuple[str, str, str]  # namespace, kind and name of a job
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PerformanceChange:
-    """A drop that follows a node began or ended. ``percent``: of the job's usual speed."""
+    """A drop that follows a node began or ended."""
 
     namespace: str
     kind: str
     name: str
     node: str
     opened: bool
-    percent: int
+    drop: Drop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,23 +135,17 @@ def _by_job(series: Iterable[JobSeries], runs: Iterable[JobRun]) -> dict[Place, 
 
 def _kept(row: JobPerformance, before: Drop | None, past: Past) -> list[PerformanceChange]:
     """Puts the past into the row. Returns what changed about nodes."""
+    drop = past.drop
     row.past = past.to_json()
     row.speed = past.usual / past.cost if past.usual and past.cost else None
-    row.slow_since, row.slow_node = (past.drop.since, past.drop.node) if past.drop else (None, "")
-    was, now = before.node if before else "", row.slow_node
-    if was == now:
-        return []
+    if drop is not None and drop.of_peers and row.speed is not None:
+        row.speed = min(row.speed, drop.speed)  # the slowest node sets the pace, and the median hides it
+    row.slow_since, row.slow_node = (drop.since, drop.node) if drop else (None, "")
+    changed = [(before, False), (drop, True)] if (before.node if before else "") != row.slow_node else []
     return [
-        PerformanceChange(
-            namespace=row.namespace,
-            kind=row.kind,
-            name=row.name,
-            node=node,
-            opened=node == now,
-            percent=round(100 * (row.speed or 0)),
-        )
-        for node in (was, now)
-        if node
+        PerformanceChange(namespace=row.namespace, kind=row.kind, name=row.name, node=one.node, opened=opened, drop=one)
+        for one, opened in changed
+        if one is not None and one.node
     ]
 
 

@@ -82,7 +82,12 @@ def _read(source: Source, *, now: datetime) -> tuple[list[job_series.JobSeries],
 
 
 def _observation(one: job_services.PerformanceChange, *, now: datetime) -> Observation:
-    job = f"{one.namespace}/{one.name}"
+    job, percent = f"{one.namespace}/{one.name}", round(100 * one.drop.speed)
+    said = (
+        f"{one.node} has {percent} % of the speed of its peers"
+        if one.drop.of_peers
+        else f"{percent} % of its usual speed since {one.node} is part of it"
+    )
     return Observation(
         path="result",
         key="\n".join((one.kind, job, one.node, "slow" if one.opened else "normal", now.isoformat())),
@@ -91,7 +96,7 @@ def _observation(one: job_services.PerformanceChange, *, now: datetime) -> Obser
         code=JobPerformance.SLOW,
         check=JobPerformance.SLOW,
         device=named(unit=f"job {job}"),
-        message=f"{one.kind} {job}: {one.percent} % of its usual speed on {one.node}",
+        message=f"{one.kind} {job}: {said}",
         weight=Weight.PROGRAM,  # a program may be slow by itself
         healthy=not one.opened,
         seen_at=now,

@@ -97,9 +97,10 @@ def test_a_slow_node_among_its_peers_is_accused_until_it_is_normal_again(trainin
     incident = Incident.objects.get()
     assert incident.device == "job train/llm"
     assert "NotIn [gpu-3]" in incident.advice
+    assert "50 %" in incident.message
     view = training.shown()
     assert view is not None
-    assert view.slow_node == "gpu-3"
+    assert (view.slow_node, view.percent) == ("gpu-3", 50)
     training.speed.clear()
     training.read(2)
     assert seen() == [("JobSlow", "gpu-3", "open")]
