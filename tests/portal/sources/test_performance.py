@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from kcover_portal.accounts.queries import Scope
+from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.jobs import queries, services as job_services
 from kcover_portal.jobs.models import JobPerformance
@@ -106,6 +107,20 @@ def test_a_slow_node_among_its_peers_is_accused_until_it_is_normal_again(trainin
     assert seen() == [("JobSlow", "gpu-3", "open")]
     training.read(2)
     assert seen() == [("JobSlow", "gpu-3", "closed")]
+
+
+def test_who_sees_one_pool_is_not_told_of_nodes_of_others(training: Training) -> None:
+    cluster = training.world.cluster
+    Node.objects.filter(name="gpu-1").update(pool="a")
+    about = {"source": "steps", "namespace": "train", "kind": "PyTorchJob", "name": "llm", "speed": 0.5}
+    now = training.world.now
+    JobPerformance.objects.create(cluster=cluster, slow_since=now, slow_node="gpu-3", seen_at=now, **about)
+    for pool, told in (("a", ""), ("", "gpu-3")):
+        queries.forget()
+        scope = Scope(wide=False, whole=frozenset(), pools={cluster.pk: frozenset({pool})})
+        [view], _ = queries.jobs([cluster], scope, now=now)
+        assert view.performance is not None
+        assert (view.performance.percent, view.performance.slow_node) == (50, told)
 
 
 def test_a_node_that_comes_in_and_slows_the_whole_job_is_accused(training: Training) -> None:
