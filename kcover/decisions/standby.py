@@ -16,6 +16,7 @@ from kcover.policy import document
 from kcover.values import kube_names
 
 LABEL = node_stage.STANDBY_LABEL
+PROOF = "node-restriction.kubernetes.io/standby"  # a label that no kubelet may set (NodeRestriction)
 ANNOTATION = (
     "kcover.io/standing-in"  # what the portal changed on it; separate from a rescue's mark, because it may carry both
 )
@@ -43,7 +44,7 @@ class Standby:
     """A node that carries ``LABEL``. ``healthy``: no open fault, not isolated. ``promised``: another rescue has it.
 
     ``proven``: it has no readiness taint, so it is not before its first work. ``tested``: it passed its last pair
-    tests, where the cluster asks for them.
+    tests, where the cluster asks for them. ``doubt``: see ``doubt_of``.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Standby:
     on_probation: bool = False
     proven: bool = True
     tested: bool = True
+    doubt: reasons.Reason | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,8 +255,25 @@ def _meets(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
     return all(labels.get(key) == value for key, value in wanted.items())
 
 
+def doubt_of(
+    name: str, *, labels: Mapping[str, str], taint_keys: Collection[str], unschedulable: bool
+) -> reasons.Reason | None:
+    """The reason why the node may not be a standby, or not an empty one, by an administrator's will; None if it is.
+
+    A kubelet can set ``LABEL`` on its own node, but not ``PROOF`` and no taint. A cordon is lifted only from a node
+    with ``PROOF``: the taint keeps a standby empty by itself, so a cordon beside it has another cause.
+    """
+    if labels.get(PROOF) == "true":
+        return None
+    if LABEL not in taint_keys:
+        return reasons.of("standby_unproved", standby=name, label=f"{PROOF}=true", taint=LABEL)
+    return reasons.of("standby_cordoned", standby=name, label=f"{PROOF}=true") if unschedulable else None
+
+
 def why_busy(standby: Standby) -> reasons.Reason | None:
     """The reason why a standby is not free; None if it is."""
+    if standby.doubt is not None:
+        return standby.doubt
     if not standby.ready:
         return reasons.of("standby_not_ready", standby=standby.name)
     if not standby.healthy:

@@ -15,6 +15,10 @@ SENTENCES: Mapping[str, str] = {
     "standby_promised": _("Standby {standby} is reserved for another node."),
     "standby_mark_gone": _("Standby {standby} is no longer reserved: its mark was removed."),
     "standby_other_mark": _("Standby {standby} carries the mark of assignment {assignment}."),
+    "standby_unproved": _(
+        "{standby} says that it is a standby, which its own kubelet can do. Set the label {label} or the taint {taint}."
+    ),
+    "standby_cordoned": _("Somebody cordoned {standby}. Only with the label {label} does a standby lose a cordon."),
     "standby_no_longer": _("{standby} is no longer a standby."),
     "standby_marked_by_rescue": _("Standby {standby} carries the marks of a rescue."),
     "standby_released_meanwhile": _("Standby {standby} was released in the meantime."),

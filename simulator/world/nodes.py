@@ -125,7 +125,7 @@ def _gpu_node(pool: NodePool, number: int, *, gpus: int, standby: bool) -> NodeS
         **pool.labels,
     }
     if standby:
-        labels |= {"kcover.io/standby": "true"}
+        labels |= {"kcover.io/standby": "true", "node-restriction.kubernetes.io/standby": "true"}
     return NodeSpec(name=name, pool=pool.name, gpus=gpus, model=pool.model, standby=standby, labels=labels)
 
 

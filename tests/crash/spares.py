@@ -5,7 +5,8 @@ from typing import Any
 
 from tests.crash.installation import Installation
 
-SPARE = {"metadata": {"labels": {"kcover.io/standby": "true"}}, "spec": {"unschedulable": True}}
+_LABELS = {"kcover.io/standby": "true", "node-restriction.kubernetes.io/standby": "true"}
+SPARE = {"metadata": {"labels": _LABELS}, "spec": {"unschedulable": True}}
 _LISTED = "SELECT name FROM fleet_node WHERE labels ->> 'kcover.io/standby' = 'true' AND unschedulable"
 _PROMISED = (
     "SELECT origin.name, spare.name FROM rescue_assignment a JOIN fleet_node origin ON origin.id = a.origin_id "

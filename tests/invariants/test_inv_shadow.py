@@ -129,7 +129,7 @@ def uncordoned(world: Shadowed) -> None:
 
 def promised(world: Shadowed) -> None:
     """A standby is promised, and its role not handed over yet."""
-    world.kube.add_node("spare-1", labels={standby.LABEL: "true"}, unschedulable=True)
+    world.kube.add_node("spare-1", labels={standby.LABEL: "true", standby.PROOF: "true"}, unschedulable=True)
     world.sync()
     world.kube.refuse_once("PATCH /api/v1/nodes/spare-1", skip=1)
     world.fault(62)

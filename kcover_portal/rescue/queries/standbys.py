@@ -88,6 +88,12 @@ def _spare(row: Any, *, tested: bool) -> Spare:
         on_probation=row.probation_until is not None,
         proven=row.not_ready_since is None,
         tested=tested,
+        doubt=standby.doubt_of(
+            row.name,
+            labels=row.labels,
+            taint_keys={taint["key"] for taint in row.taints},
+            unschedulable=row.unschedulable,
+        ),
     )
     return Spare(node=row, fact=fact, busy=standby.why_busy(fact))
 

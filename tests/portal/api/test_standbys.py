@@ -11,7 +11,7 @@ from kcover_portal.rescue.models import Assignment, Step
 from tests.portal.api.conftest import Api, add_node, add_story, caller, fields, problem
 
 pytestmark = pytest.mark.django_db
-SPARE = {standby.LABEL: "true"}
+SPARE = {standby.LABEL: "true", standby.PROOF: "true"}
 
 
 def test_spares_assignments_and_shortages(node: Node, west: Cluster, viewer: Api, now: datetime) -> None:

@@ -15,7 +15,7 @@ from kcover_portal.rescue.queries import standbys
 from tests.portal.rescue.world import World
 
 pytestmark = pytest.mark.django_db
-SPARE = {standby.LABEL: "true"}
+SPARE = {standby.LABEL: "true", standby.PROOF: "true"}
 
 
 @pytest.fixture

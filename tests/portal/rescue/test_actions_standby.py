@@ -22,8 +22,9 @@ from tests.portal.rescue import worker_kills
 from tests.portal.rescue.world import NODE, World
 
 pytestmark = pytest.mark.django_db
-SPARE = {standby.LABEL: "true", "pool": "spare"}
+SPARE = {standby.LABEL: "true", standby.PROOF: "true", "pool": "spare"}
 ROLE = {"pool": "train", "node-role.kubernetes.io/gpu": ""}
+TAKEN_OVER = {**ROLE, standby.PROOF: "true"}  # the labels of a spare in service
 POLICY = """
 apiVersion: rescue.ksyun.com/v1
 kind: RescuePolicy
@@ -73,7 +74,7 @@ def test_a_spare_takes_over_and_takes_work(make) -> None:
     assert dict(found_in(world.step("standby").because, "standing_in").params)["standby"] == "spare-1"
     node = world.kube.get_node("spare-1")
     assert not node.unschedulable
-    assert node.labels == ROLE
+    assert node.labels == TAKEN_OVER
     assert world.kube.get_node(NODE).unschedulable
     row = Assignment.objects.get()
     assert (row.state, row.spare.name, row.origin.name, row.rescue) == ("active", "spare-1", NODE, rescue)
@@ -116,7 +117,7 @@ def test_labels_that_others_changed_on_a_spare_are_kept(make) -> None:
     world.now = timezone.now()
     world.work()
     node = world.kube.get_node("spare-1")
-    assert node.labels == {standby.LABEL: "true", "pool": "inference", "team": "b"}
+    assert node.labels == {**SPARE, "pool": "inference", "team": "b"}
     assert node.unschedulable
 
 
@@ -204,7 +205,7 @@ def test_an_ambiguous_write_to_a_spare_continues(make, call: int, after: bool) -
     world.until("succeeded")
     assert Assignment.objects.get().state == "active"
     assert writes(world, "spare-1") == 2
-    assert world.kube.get_node("spare-1").labels == ROLE
+    assert world.kube.get_node("spare-1").labels == TAKEN_OVER
 
 
 @pytest.mark.parametrize("after", [False, True])
@@ -311,7 +312,7 @@ spec:
     world.sync()
     world.fault(62)
     world.work()
-    assert world.kube.get_node("spare-2").labels == {**ROLE, "app": "demo", "fits": "demo"}
+    assert world.kube.get_node("spare-2").labels == {**TAKEN_OVER, "app": "demo", "fits": "demo"}
     assert dict(found_in(world.step("standby").because, "standby_by_rule").params)["rule"] == "1"
 
 
@@ -355,3 +356,40 @@ def test_inv_40_a_spare_is_never_reserved_twice_by_concurrent_workers(make) -> N
     assert sorted(rows.values_list("spare__name", flat=True)) == ["spare-1", "spare-2", "spare-3"]
     assert rows.values("rescue").distinct().count() == 3
     assert standbys.shortages().count() == 3
+
+
+TAINT = port.Taint(standby.LABEL, "", "NoSchedule")
+
+
+@pytest.mark.parametrize(
+    ("labels", "taints", "cordoned", "code"),
+    [
+        ({}, [], True, "standby_unproved"),
+        ({}, [], False, "standby_unproved"),
+        ({}, [TAINT], False, ""),
+        ({}, [TAINT], True, "standby_cordoned"),
+        ({standby.PROOF: "true"}, [], True, ""),
+    ],
+)
+def test_a_kubelet_alone_makes_no_standby(make, labels, taints, cordoned: bool, code: str) -> None:
+    """It can set the label, and uncordon; it can add no taint, and no label of node-restriction.kubernetes.io."""
+    world = make()
+    world.kube.add_node("thief", labels={standby.LABEL: "true", **labels}, taints=taints, unschedulable=cordoned)
+    world.sync()
+    [found] = standbys.spares(world.cluster.nodes.all(), now=world.now)
+    assert (found.busy.code if found.busy else "") == code
+    world.fault(62)
+    world.work()
+    node = world.kube.get_node("thief")
+    assert ("node-role.kubernetes.io/gpu" in node.labels) == (not code)
+    assert node.unschedulable == (cordoned and bool(code))
+
+
+def test_a_proof_that_is_gone_before_the_role_is_handed_over_counts(make) -> None:
+    world = make("spare-1")  # the watch has not seen yet that an admin took the proof away
+    world.kube.label_node("spare-1", {standby.PROOF: None})
+    world.fault(62)
+    world.work()
+    node = world.kube.get_node("spare-1")
+    assert (node.unschedulable, "node-role.kubernetes.io/gpu" in node.labels) == (True, False)
+    assert "standby_unproved" in codes_of(Assignment.objects.latest("pk").because)

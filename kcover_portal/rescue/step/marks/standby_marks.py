@@ -139,6 +139,10 @@ def _check(node: port.Node, assignment: Assignment) -> None:
         raise StandbyUnfit(reasons.of("standby_other_mark", standby=node.name, assignment=str(mark.assignment)))
     if node.labels.get(standby.LABEL) != "true":
         raise StandbyUnfit(reasons.of("standby_no_longer", standby=node.name))
+    keys = {taint.key for taint in node.taints}
+    doubt = standby.doubt_of(node.name, labels=node.labels, taint_keys=keys, unschedulable=node.unschedulable)
+    if doubt is not None:
+        raise StandbyUnfit(doubt)
     if node.labels.get(guards.EXCLUDE_LABEL) == "true":
         raise StandbyUnfit(recheck_guards.excluded(node.name))
     if core_marks.parse(node.annotations.get(core_marks.ANNOTATION, "")):
