@@ -66,6 +66,7 @@ SENTENCES: Mapping[str, str] = {
     "event_preflight_node": _("Must be {node}, the node that the Event is about."),
     "event_preflight_workload": _("Must name the workload of a preflight report in 1 to 253 characters."),
     "event_orders_many": _("More than {most} restarts wait for the API server. This one was left out."),
+    "event_reports_many": _("More than {most} preflight reports wait for the API server. This one was left out."),
     # What ends an incident.
     "source_reports_healthy": _("Source {source} reports that {check} has passed."),
     "ended_flapping": _("{why} The fault flaps, so it is closed when it has stayed away for {after}."),

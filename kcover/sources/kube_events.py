@@ -69,9 +69,11 @@ class SeenEvent:
 class PreflightEvent:
     """The compacted preflight report of a node, and the workload that it belongs to.
 
-    ``at``: when it was written, by the clock of the node; None if the Event has no time.
+    ``at``: when it was written, by the clock of the node; None if the Event has no time. ``key``: its identity within
+    the source.
     """
 
+    key: str
     namespace: str
     workload: str
     node: str
@@ -129,7 +131,7 @@ def read(
     if event.reason not in wanted and (caught := _caught(event)) is not None:
         return _xid_caught(event, node, at, caught)
     if PREFLIGHT_WORKLOAD in event.annotations:
-        return _preflight(event, node)
+        return _preflight(event, node, key=_key(event, at))
     if event.reason in wanted or (is_order and now - at <= ORDER_VALID_FOR):
         return _observation(event, node, at, kind="event", code=observation.code(event.reason, "reason"))
     return None
@@ -205,7 +207,7 @@ def _observation(
     )
 
 
-def _preflight(event: SeenEvent, node: str) -> PreflightEvent | None:
+def _preflight(event: SeenEvent, node: str, *, key: str) -> PreflightEvent | None:
     """The report in the message; None for the Event of a newer kcover, whose report is an object of its own."""
     if not event.message.lstrip().startswith("{"):
         return None
@@ -219,7 +221,7 @@ def _preflight(event: SeenEvent, node: str) -> PreflightEvent | None:
     if not workload or len(workload) > 253 or not fields.is_storable(workload):
         raise Unreadable("metadata/annotations", reasons.of("event_preflight_workload"))
     return PreflightEvent(
-        namespace=_workload_namespace(event), workload=workload, node=node, body=body, at=event.last_at
+        key=key, namespace=_workload_namespace(event), workload=workload, node=node, body=body, at=event.last_at
     )
 
 

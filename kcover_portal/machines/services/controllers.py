@@ -6,6 +6,8 @@ from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
+from django.db.models import Q
+
 from kcover import reasons
 from kcover.machines import machine_drivers
 from kcover_portal.encryption import SecretUnreadable
@@ -98,15 +100,15 @@ class Controller:
         """
         others = Node.objects.filter(in_cluster=True).exclude(pk=self.row.pk).order_by("pk")
         others = others.exclude(uid=self.node.uid).select_related("cluster")  # a cluster that was added twice
-        for other in others.exclude(system_uuid=""):
-            if machine_drivers.same_machine(other.system_uuid, self.node.system_uuid):
-                self._refuse_shared(other, self.node.system_uuid)
-        provider = self.node.provider_id
-        if self.is_requested and provider:
-            if provider.rpartition("/")[2] == self.node.name:  # as of k3s; other clusters may have the name, too
+        for key, uuid in others.exclude(system_uuid="").values_list("pk", "system_uuid"):
+            if machine_drivers.same_machine(uuid, self.node.system_uuid):
+                self._refuse_shared(others.get(pk=key), self.node.system_uuid)
+        instance = self.node.provider_id.rpartition("/")[2]  # what a receiver takes of it
+        if self.is_requested and instance:
+            if instance == self.node.name:  # as of k3s; other clusters may have the name, too
                 others = others.filter(cluster=self.row.cluster)
-            for other in others.filter(provider_id=provider):
-                self._refuse_shared(other, provider)
+            for other in others.filter(Q(provider_id=instance) | Q(provider_id__endswith=f"/{instance}")):
+                self._refuse_shared(other, self.node.provider_id)
 
     def _refuse_shared(self, other: Node, identity: str) -> None:
         """Raises Unusable. Who may read it may not know the other cluster."""

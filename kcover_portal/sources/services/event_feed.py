@@ -11,7 +11,7 @@ from kcover.sources import kube_events, settings
 from kcover.sources.observation import Observation, ObservationBatch, Rejected, Unreadable
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
-from kcover_portal.fleet.services import storable_values
+from kcover_portal.fleet.services import node_selection, storable_values
 from kcover_portal.jobs import services as jobs
 from kcover_portal.jobs.models import JobOrder
 from kcover_portal.kube import port, reasons as kube_reasons
@@ -26,6 +26,8 @@ CONTACT_NOTED_EVERY = timedelta(seconds=30)
 FIRST_LOOK_BACK = timedelta(minutes=10)  # a cluster keeps Events for an hour, and its first ones may be long over
 MAX_ORDERS = 1_000  # that wait for the API server
 MAX_ORDERS_OF_NAMESPACE = 100
+MAX_REPORTS = 10_000  # of preflight that wait for the API server: those of one large job
+REPORTS_PER_TURN = 500  # each asks the API server: a flood of them must not keep faults waiting
 
 TakePreflight = Callable[[Cluster, kube_events.PreflightEvent, datetime], None]
 
@@ -34,7 +36,7 @@ class EventFeed:
     """Takes the Events of one cluster that mean something. All others cost a comparison.
 
     ``take_preflight`` stores a preflight report, whose time is the earliest one. It raises an ExplainedError for one
-    that is not counted.
+    that is not counted, and node_selection.Unanswered if the cluster does not answer.
     """
 
     def __init__(self, cluster: Cluster, take_preflight: TakePreflight) -> None:
@@ -45,6 +47,7 @@ class EventFeed:
         self._since: datetime | None = None
         self._is_broken = False
         self._orders: dict[tuple[str, str], kube_events.RecoveryOrder] = {}
+        self._reports: dict[str, kube_events.PreflightEvent] = {}  # by key, the oldest first
 
     def is_on(self, *, now: datetime) -> bool:
         """Returns whether the source is switched on; its row is read every SETTINGS_READ_EVERY."""
@@ -98,18 +101,21 @@ class EventFeed:
         if found or rejected:
             intake.take(source, ObservationBatch(observations=tuple(found), rejected=tuple(rejected)), now=now)
         self._carry_out(source, now=now)
+        self._take_reports(source, now=now)
 
     def _understand(self, source: Source, event: port.SeenEvent, found: list[Observation], *, now: datetime) -> None:
-        """Raises Unreadable, and what ``take_preflight`` raises."""
+        """Raises Unreadable."""
         namespaces = source.settings.get("namespaces", kube_events.trusted(self._cluster.event_namespace))
         wanted = source.settings.get("reasons", ())
         match kube_events.read(event, namespaces=namespaces, wanted=wanted, now=now):
             case Observation() as seen:
                 found.append(seen)
             case kube_events.PreflightEvent() as report:
+                if len(self._reports) >= MAX_REPORTS:
+                    raise Unreadable("", reasons.of("event_reports_many", most=MAX_REPORTS))
                 doubt = settings.doubt(source.kind, source.settings)
                 at = report.at - doubt if report.at is not None else None
-                self._take_preflight(self._cluster, replace(report, at=at), now)
+                self._reports[report.key] = replace(report, at=at)
             case kube_events.RecoveryOrder() as order:
                 self._check_room(order.namespace)
                 self._orders[order.namespace, order.pod] = order
@@ -139,3 +145,18 @@ class EventFeed:
                     rejected = (Rejected(f"{order.namespace}/{order.pod}", kube_reasons.of(error)),)
                 intake.take(source, ObservationBatch(ignored=(order.key,), rejected=rejected), now=now)
             del self._orders[place]
+
+    def _take_reports(self, source: Source, *, now: datetime) -> None:
+        """Stores preflight reports, each once. One that the cluster cannot confirm now waits for the next turn."""
+        for key, report in list(self._reports.items())[:REPORTS_PER_TURN]:
+            if not intake.is_taken(source, key):
+                rejected: tuple[Rejected, ...] = ()
+                try:
+                    self._take_preflight(self._cluster, report, now)
+                except node_selection.Unanswered:
+                    return
+                except reasons.ExplainedError as error:
+                    path = f"{report.namespace}/{report.node}/{getattr(error, 'path', '')}".rstrip("/")
+                    rejected = (Rejected(path, error.reason),)
+                intake.take(source, ObservationBatch(ignored=(key,), rejected=rejected), now=now)
+            del self._reports[key]

@@ -1,5 +1,6 @@
 """A node that states the machine of its neighbour has nobody's power switched."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -37,10 +38,13 @@ class Thief(World):
 
     def steal_provider_id(self, machine: str) -> None:
         """The API server lets a kubelet state the providerID when it registers, and once while there is none."""
-        for name in (VICTIM, NODE):
-            self.kube.objects.edit(
-                "Node", "", name, lambda found: found.setdefault("spec", {}).update(providerID=machine)
-            )
+        another_form = machine.replace("eu-1a", "")  # of the same instance
+
+        def state(found: dict[str, Any], stated: str) -> None:
+            found.setdefault("spec", {})["providerID"] = stated
+
+        for name, stated in ((VICTIM, machine), (NODE, another_form)):
+            self.kube.objects.edit("Node", "", name, partial(state, stated=stated))
             self.sync()
         self.report()
 

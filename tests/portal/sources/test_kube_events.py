@@ -256,6 +256,17 @@ def test_a_kubelet_reports_no_preflight_of_nodes_that_run_nothing_of_the_job(eve
     assert PreflightRun.objects.count() == 0
 
 
+def test_a_preflight_report_waits_for_an_api_server_that_does_not_answer(events: Events) -> None:
+    marks = {"kcover.io/preflight-workload": "job", "kcover.io/preflight-report": "ml/job/gpu-1/1/abcdef"}
+    runs_job(events, "gpu-1", "ml", "job")
+    events.add("Error", json.dumps(raw(1)), node="gpu-1", annotations=marks)
+    events.world.kube.fail("list_pods", port.Unavailable("down"), times=2)
+    assert (events.look().rejected, PreflightRun.objects.count()) == (0, 0)
+    assert (events.look().rejected, PreflightRun.objects.count()) == (0, 1)
+    events.again()
+    assert (events.look().rejected, PreflightRun.objects.get().received) == (0, 1)
+
+
 def runs_job(events: Events, node: str, namespace: str, job: str) -> None:
     """The node has a pod of the training job."""
     labels = {"training.kubeflow.org/job-name": job}
