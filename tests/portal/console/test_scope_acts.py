@@ -141,7 +141,7 @@ def test_a_wider_scope_takes_no_more_statements(
 ) -> None:
     client = person("operator")
     client.get("/scopes/room/", scope("nodes", "gpu-1"))
-    with django_assert_num_queries(34):
+    with django_assert_num_queries(35):
         client.get("/scopes/room/", scope("nodes", names))
     with django_assert_num_queries(8):
         client.post(EXCLUDE, scope("nodes", names))
