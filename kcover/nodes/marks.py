@@ -17,6 +17,8 @@ ANNOTATION = "kcover.io/rescue"
 STATE_LABEL = node_stage.STATE_LABEL
 MAX_INTEGER_DIGITS = 18  # as many as fit into 64 bits
 
+Taint = tuple[str, str, str]  # key, value, effect
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marks:
@@ -79,9 +81,10 @@ class Marks:
     def proved(self, known: Sequence["Marks"], *, own_taints: Collection[str]) -> "Marks":
         """Those of these changes that the portal's own records state. The node's kubelet may write the annotation.
 
-        ``known``: the marks of the records, oldest first. Without any, only taints with a key of ``own_taints`` are
-        believed. Previous values of labels are those of the records; the state label, which a kubelet may set by
-        itself, has the one of the annotation. Rules of devices prove themselves (``device_rules.is_own``).
+        ``known``: the marks of the records, oldest first. Taints with a key of ``own_taints`` are the portal's by their
+        key and need no record: the newest may be lost, with a restored database. Previous values of labels are those of
+        the records; the state label, which a kubelet may set by itself, has the one of the annotation. Rules of devices
+        prove themselves (``device_rules.is_own``).
         """
         stated = {taint for record in known for taint in record.taints}
         before = {key: value for record in reversed(known) for key, value in record.labels.items()}
@@ -94,9 +97,20 @@ class Marks:
             self,
             cordon=self.cordon and not foreign,
             foreign_cordon=foreign,
-            taints=tuple(one for one in self.taints if one in stated or (not known and one[0] in own_taints)),
+            taints=tuple(one for one in self.taints if one in stated or one[0] in own_taints),
             labels=labels,
             given={key: given[key] for key in labels if key in given},
+        )
+
+    def unproved(self, proved: "Marks", *, labels: Mapping[str, str], taints: Collection[Taint]) -> "Marks":
+        """Those of these changes that ``proved`` lacks and that a node with these labels and taints still shows."""
+        found = self.labels_to_restore(labels)
+        rest = {key: before for key, before in self.labels.items() if key in found and key not in proved.labels}
+        return Marks(
+            rescue=self.rescue,
+            taints=tuple(one for one in self.taints if one in taints and one not in proved.taints),
+            labels=rest,
+            given={key: value for key, value in self.given.items() if key in rest},
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -35,6 +35,10 @@ SENTENCES: Mapping[str, str] = {
     "marks_removed": _("Removed: {changes}."),
     "mark_removed": _("Removed the portal's mark."),
     "marks_unproved": _("Left as they are, because no record of the portal states that it changed them: {changes}."),
+    "marks_unproved_kept": _(
+        "The mark on {node} still names them. Remove those of the portal with kubectl, then release the node again. "
+        "To keep them all, remove the annotation kcover.io/rescue."
+    ),
     "change_cordon": _("cordon"),
     "change_taint": _("taint {taint}"),
     "change_label": _("label {label}"),

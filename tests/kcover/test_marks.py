@@ -39,7 +39,7 @@ def test_a_mark_only_narrows_what_the_records_state(shown: marks.Marks, known: l
     proved = shown.proved(known, own_taints=OWN)
     stated = {taint for record in known for taint in record.taints}
     assert set(proved.taints) <= set(shown.taints)
-    assert all(taint in stated or (not known and taint[0] in OWN) for taint in proved.taints)
+    assert {*proved.taints} == {taint for taint in shown.taints if taint in stated or taint[0] in OWN}
     assert proved.cordon <= shown.cordon
     assert not (proved.cordon and any(record.foreign_cordon for record in known))
     for key, before in proved.labels.items():
@@ -56,6 +56,19 @@ def test_what_one_record_states_is_taken_back_whole(record: marks.Marks) -> None
     proved = record.proved([record], own_taints=OWN)
     assert proved.taints == record.taints
     assert proved.labels == {key: value for key, value in record.labels.items() if not is_fixed_label(key)}
+
+
+@given(shown=any_marks, known=st.lists(any_marks, max_size=2), here=st.dictionaries(keys, values))
+def test_what_no_record_states_is_still_named(
+    shown: marks.Marks, known: list[marks.Marks], here: dict[str, str]
+) -> None:
+    proved = shown.proved(known, own_taints=OWN)
+    left = shown.unproved(proved, labels=here, taints=shown.taints)
+    assert {*left.taints} == {*shown.taints} - {*proved.taints}
+    assert left.labels.keys() == shown.labels_to_restore(here).keys() - proved.labels.keys()
+    assert (left.cordon, left.foreign_cordon, left.devices) == (False, False, ())
+    gone = shown.unproved(proved, labels={key: value for key, value in shown.labels.items() if value}, taints=())
+    assert (gone.taints, gone.labels) == ((), {})
 
 
 @given(shown=any_standby_mark, known=st.lists(any_standby_mark, max_size=2))

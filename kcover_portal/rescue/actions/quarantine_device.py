@@ -99,8 +99,9 @@ def _mark(context: Context, rule: str, device: Device, taint: port.Taint) -> Non
         context.check_machine(node)
         node_marks.check_not_excluded(context, node)
         context.renew_if_needed()
-        planned[:] = [node_marks.adopt(context, node).with_device(rule, device.name)]
-        return port.NodeChange(annotations={ANNOTATION: planned[0].render()})
+        marks = node_marks.adopt(context, node)
+        planned[:] = [marks.with_device(rule, device.name)]
+        return port.NodeChange(annotations={ANNOTATION: node_marks.text_of(planned[0], node, proved=marks)})
 
     context.write(
         audit.Call.MARK_DEVICE,

@@ -28,7 +28,7 @@ def run(context: Context) -> Outcome:
             return Done(reasons.of("release_still_cordoned"))
         if cordons.keeps_more(context):
             return Failed(cordons.yield_only(context, audit.Call.RELEASE))
-        return Done(node_marks.take_back(context, audit.Call.RELEASE))
+        return node_marks.take_back(context, audit.Call.RELEASE)
     because = reasons.of("released_by", by=context.rescue.requested_by)
     assignment = standbys.standing_in(context.node)
     also = standby_marks.given_back(assignment) if assignment is not None else _nothing
@@ -38,15 +38,16 @@ def run(context: Context) -> Outcome:
     found: list[port.Taint] = []
     if taint is not None:
         also = _without(port.Taint(*taint), also, found)
-    removed = node_marks.take_back(context, audit.Call.RELEASE, first_work=by_person, also=also)
+    ended = node_marks.take_back(context, audit.Call.RELEASE, first_work=by_person, also=also)
+    removed = ended.reason
     for one in found:
         shown = reasons.of("change_taint", taint=f"{one.key}={one.value}:{one.effect}")
         removed = reasons.both(removed, reasons.of("marks_removed", changes=(shown,)))
     _end_probation(context, because)
     if assignment is None:
-        return Done(removed)
+        return replace(ended, reason=removed)
     standby_marks.note_given_back(assignment, because=because, now=context.now)
-    return Done(reasons.both(removed, reasons.of("standby_again", origin=assignment.origin.name)))
+    return replace(ended, reason=reasons.both(removed, reasons.of("standby_again", origin=assignment.origin.name)))
 
 
 def _without(taint: port.Taint, also: port.DesiredChange, found: list[port.Taint]) -> port.DesiredChange:

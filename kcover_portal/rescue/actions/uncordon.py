@@ -3,6 +3,7 @@
 On probation, the same patch adds the taint: at no moment may ordinary work be scheduled on the node (invariant 50).
 """
 
+from dataclasses import replace
 from datetime import timedelta
 
 from django.db import transaction
@@ -29,13 +30,15 @@ def run(context: Context) -> Outcome:
     if args.first_work:
         return _first_work(context)
     if not args.probation:
-        return Done(node_marks.take_back(context, audit.Call.UNCORDON, foreign=args.foreign, first_work=args.foreign))
+        return node_marks.take_back(context, audit.Call.UNCORDON, foreign=args.foreign, first_work=args.foreign)
     row = Probation.objects.filter(rescue=context.rescue).first()
     choice = probation.Choice(timedelta(seconds=row.seconds), row.basis) if row is not None else _choose(context, args)
     if not choice.length:
         removed = node_marks.take_back(context, audit.Call.UNCORDON, foreign=args.foreign)
-        return Done(reasons.both(removed, reasons.of("no_probation_needed", why=choice.because)))
-    return Done(_return(context, choice, foreign=args.foreign))
+        return replace(
+            removed, reason=reasons.both(removed.reason, reasons.of("no_probation_needed", why=choice.because))
+        )
+    return _return(context, choice, foreign=args.foreign)
 
 
 def _first_work(context: Context) -> Outcome:
@@ -43,7 +46,7 @@ def _first_work(context: Context) -> Outcome:
     proof = plan_steps.named(context.steps, validate.SPEC.name)
     if proof is None or proof.state not in lifecycle.FINISHED_STEP:
         return Failed(reasons.of("not_validated", taint=readiness_taint.KEY))
-    return Done(node_marks.take_back(context, audit.Call.UNCORDON, first_work=True))
+    return node_marks.take_back(context, audit.Call.UNCORDON, first_work=True)
 
 
 def _choose(context: Context, args: core.Args) -> probation.Choice:
@@ -51,7 +54,7 @@ def _choose(context: Context, args: core.Args) -> probation.Choice:
     return probation.of_rule(args.probation, fault_class=probations.fault_class_of(context.rescue), past=past)
 
 
-def _return(context: Context, choice: probation.Choice, *, foreign: bool) -> reasons.Reason:
+def _return(context: Context, choice: probation.Choice, *, foreign: bool) -> Done | Failed:
     """Returns the node on probation. The row comes first, so that a worker finds whatever the patch has left behind."""
     row, found = _planned(context, choice), probation_marks.Found()
     removed = node_marks.take_back(
@@ -66,9 +69,8 @@ def _return(context: Context, choice: probation.Choice, *, foreign: bool) -> rea
         context.renew()
         context.note_answers()
         probation_marks.note_began(row, found.mark, actor=f"rescue {context.rescue.pk}", now=context.now)
-    return reasons.both(
-        removed, reasons.of("on_probation_until", until=reasons.moment(found.mark.until), why=choice.because)
-    )
+    until = reasons.of("on_probation_until", until=reasons.moment(found.mark.until), why=choice.because)
+    return replace(removed, reason=reasons.both(removed.reason, until))
 
 
 def _planned(context: Context, choice: probation.Choice) -> Probation:

@@ -234,5 +234,6 @@ def _act_or_yield(context: Context, action: Callable[[Context], Outcome]) -> Out
     except TakenBack as drift:
         if cordons.keeps_more(context):
             return Overruled(reasons.both(drift.reason, cordons.yield_only(context, audit.Call.YIELD)), left=True)
-        node_marks.take_back(context, audit.Call.YIELD)
-        return Overruled(drift.reason)
+        ended = node_marks.take_back(context, audit.Call.YIELD)
+        left = isinstance(ended, Failed)
+        return Overruled(reasons.both(drift.reason, ended.reason) if left else drift.reason, left=left)

@@ -12,7 +12,7 @@ from kcover.nodes import marks as core_marks
 from kcover_portal.fleet.models import Node
 from kcover_portal.rescue.models import Rescue
 
-# Taints with these keys are taken back without a row, after the database was lost or restored from a backup.
+# Taints with these keys are the portal's own: it takes them back also if their row was lost, with a restored database.
 OWN_TAINTS: Final = (taint.DEFAULT_KEY, offline.TAINT[0])
 
 

@@ -167,6 +167,7 @@ _WORDS_OF_SENTENCE: Mapping[str, str] = {
     "machine_driver_missing": "manage py driver",
     "machine_uuid_differs": "UUID",
     "machine_uuid_unknown": "UUID false",
+    "marks_unproved_kept": "kcover io rescue",
     "match_application_faults": "applicationFaults true false",
     "match_codes_type": "codes",
     "match_type": "match",

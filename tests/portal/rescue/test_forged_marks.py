@@ -11,6 +11,7 @@ from kcover.nodes import marks
 from kcover_portal.kube import port
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Rescue
+from kcover_portal.rescue.queries import needs_person
 from tests.codes import codes_of
 from tests.portal.rescue import test_actions_standby as spares
 from tests.portal.rescue.world import HEAL, NODE, World
@@ -31,6 +32,20 @@ spec:
         - name: cordon
         - {name: taint, attribute: {key: team/faulty, value: "yes", effect: NoSchedule}}
         - {name: label, attribute: {key: node-role.kubernetes.io/payments, value: "no"}}
+"""
+TAINTS = """
+apiVersion: kcover.io/v1
+kind: RescuePolicy
+metadata: {{name: taints}}
+spec:
+  rules:
+    - priority: 10
+      errorCode: ["62"]
+      actions:
+        - name: cordon
+        - {{name: taint, attribute: {{key: {key}, value: "{value}", effect: NoSchedule}}}}
+        - {{name: drain}}
+        - {{name: reboot, attribute: {{unCordon: "true"}}}}
 """
 TAINT = port.Taint("team/faulty", "yes", "NoSchedule")
 
@@ -78,6 +93,63 @@ def is_kept(node: port.Node) -> bool:
     return node.labels[POOL] == "public" and ADMIN["key"] in {taint.key for taint in node.taints}
 
 
+def noted(node: port.Node) -> marks.Marks:
+    found = marks.read(marks.parse(node.annotations[marks.ANNOTATION]))
+    assert found is not None
+    return found
+
+
+def again_by_person(world: World) -> Rescue:
+    world.sync()
+    services.reconcile(now=world.now)
+    services.request(world.node(), "release", actor="user:ann", reason="mended", now=world.now)
+    world.work()
+    world.sync()
+    return Rescue.objects.latest("pk")
+
+
+@pytest.mark.parametrize("taint", [port.Taint("kcover.io/unhealthy", "xid", "NoSchedule"), TAINT])
+@pytest.mark.parametrize("at", ["taint", "end"])
+def test_a_row_older_than_the_taint_does_not_lose_it(taint: port.Taint, at: str) -> None:
+    """The database is from between the cordon and the taint, and the rescue goes on or has ended."""
+    world = World(policy=TAINTS.format(key=taint.key, value=taint.value))
+    world.report()
+    apply_node, made = world.kube.apply_node, []
+
+    def apply(*args: Any, **more: Any) -> Any:
+        answer = apply_node(*args, **more)
+        made.append(args)
+        if len(made) == 2 and at == "taint":
+            Rescue.objects.update(marks_begun={})
+            raise port.Unavailable("timed out", ambiguous=True)
+        return answer
+
+    world.kube.apply_node = apply
+    world.fault(62)
+    world.until_reboot_is_asked()
+    if at == "end":
+        row = Rescue.objects.get()
+        older = {**row.marks, "changed": {**row.marks["changed"], "taints": []}}
+        Rescue.objects.update(marks=older, marks_begun={})
+    world.reboot()
+    world.until("succeeded" if taint != TAINT else "failed")
+    node = world.kube.get_node(NODE)
+    if taint != TAINT:
+        assert (taint in node.taints, marks.ANNOTATION in node.annotations) == (False, False)
+        world.uninstall()
+        return
+    assert (taint in node.taints, noted(node).taints) == (True, ((taint.key, taint.value, taint.effect),))
+    assert "marks_unproved_kept" in codes_of(Rescue.objects.get().because)
+    assert needs_person.left_to_people().exists()
+    assert again_by_person(world).state == "failed"  # what a mark says proves nothing to a later release, either
+    assert taint in world.kube.get_node(NODE).taints
+    world.kube.apply_node(NODE, port.NodeChange(remove_taints=(taint,)))
+    assert again_by_person(world).state == "succeeded"
+    assert marks.ANNOTATION not in world.kube.get_node(NODE).annotations
+    assert not needs_person.left_to_people().exists()
+    world.uninstall()
+
+
 @pytest.mark.parametrize("when", ["before", "during"])
 def test_a_return_leaves_what_only_the_mark_names(when: str) -> None:
     world = World(policy=HEAL)
@@ -90,9 +162,13 @@ def test_a_return_leaves_what_only_the_mark_names(when: str) -> None:
     if when == "during":
         forge(world)
     world.reboot()
-    world.until("succeeded")
+    world.until("failed")
     node = world.kube.get_node(NODE)
-    assert (is_kept(node), node.unschedulable, marks.ANNOTATION in node.annotations) == (True, False, False)
+    assert (is_kept(node), node.unschedulable) == (True, False)
+    assert tuple(ADMIN.values()) in noted(node).taints  # a person looks whose it is
+    assert [rescue.state for rescue in needs_person.left_to_people()] == ["failed"]
+    again_by_person(world)
+    assert is_kept(world.kube.get_node(NODE))
     world.uninstall()
 
 

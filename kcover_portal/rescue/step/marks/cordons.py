@@ -40,7 +40,7 @@ def yield_only(context: Context, call: audit.Call) -> reasons.Reason:
         cordoned = node.unschedulable
         rest = replace(marks, cordon=marks.cordon and cordoned, foreign_cordon=marks.foreign_cordon and cordoned)
         planned[:] = [rest]
-        return port.NodeChange(annotations={core_marks.ANNOTATION: rest.render()})
+        return port.NodeChange(annotations={core_marks.ANNOTATION: node_marks.text_of(rest, node)})
 
     context.write(call, lambda: context.kube.apply_node(context.node.name, wanted))
     context.keep_marks(planned[0])

@@ -1,6 +1,6 @@
 """Change a node, and take the change back: one patch each, with the portal's mark in the same patch."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -20,6 +20,7 @@ from kcover_portal.rescue.step.devices import device_rules
 from kcover_portal.rescue.step.drivers import job
 from kcover_portal.rescue.step.errors import TakenBack, WriteForbidden
 from kcover_portal.rescue.step.marks import probation_marks
+from kcover_portal.rescue.step.outcomes import Done, Failed
 
 Marks = core_marks.Marks
 RETURNS = (audit.Call.UNCORDON, audit.Call.YIELD)  # the node takes work again, after a repair or by somebody's hand
@@ -90,7 +91,7 @@ def change(
         return port.NodeChange(
             cordon=True if cordon else None,
             labels=labels,
-            annotations={core_marks.ANNOTATION: marks.render()},
+            annotations={core_marks.ANNOTATION: text_of(marks, node)},
             add_taints=(taint,) if taint else (),
         )
 
@@ -127,7 +128,7 @@ def remove_taint(context: Context, taint: port.Taint) -> None:
         marks = adopt(context, node)
         planned[:] = [marks.without_taint(removed)]
         return port.NodeChange(
-            annotations={core_marks.ANNOTATION: planned[0].render()},
+            annotations={core_marks.ANNOTATION: text_of(planned[0], node, proved=marks)},
             remove_taints=(taint,) if removed in marks.taints else (),
         )
 
@@ -222,12 +223,12 @@ def take_back(
     first_work: bool = False,
     also: port.DesiredChange | None = None,
     wanted: audit.Wanted | None = None,
-) -> reasons.Reason:
-    """Removes exactly what the portal added, and its mark, in one patch. Returns what was removed.
+) -> Done | Failed:
+    """Removes exactly what the portal added, and its mark, in one patch. The outcome says what was removed.
 
-    What no row states stays. Rules that taint single devices are deleted first, each by a call of its own. A rescue
-    that no person asked for returns the node, or yields it to who uncordoned it: rules of other rescues for other GPUs
-    stay, and the mark names only them.
+    What the mark names and no row states stays, the mark goes on naming it, and the step fails: a person decides. Rules
+    that taint single devices are deleted first, each by a call of its own. A rescue that no person asked for returns
+    the node, or yields it to who uncordoned it: rules of other rescues for other GPUs stay in the mark.
     ``foreign``: an operator wants the node schedulable, whoever cordoned it. ``first_work``: the node may take its
     first work, so the readiness taint goes, too. ``also``: another change for the same
     patch, which takes precedence for the cordon and the labels. ``wanted``: for the audit log.
@@ -239,14 +240,15 @@ def take_back(
     rules.withdraw(device_isolations.noted(context.rescue))
     remaining: list[Marks | None] = []
     removed: list[reasons.Reason] = []
-    unproved: list[reasons.Reason] = []
+    unproved: list[Marks] = []
 
     def reverted(node: port.Node) -> port.NodeChange:
         context.check_machine(node)
         context.renew_if_needed()
         marks = adopt(context, node)
         rules.check(node, marks)
-        rest = rules.remaining(marks)
+        unproved[:] = _unproved(node, marks)
+        rest = rules.remaining(marks) or (Marks(rescue=context.rescue.pk) if unproved else None)
         remaining[:] = [rest]
         uncordon = marks.cordon or foreign
         taints = tuple(port.Taint(*taint) for taint in marks.taints)
@@ -255,12 +257,11 @@ def take_back(
         gone = (*marks.taints, *((taint.key, taint.value, taint.effect) for taint in readiness))
         shown = replace(marks, taints=gone).without_devices({*rules.kept, *rules.foreign})
         removed[:] = [_removed(shown, uncordon=uncordon, unschedulable=node.unschedulable)]
-        unproved[:] = _unproved(_shown(node), marks, node)
         own = False if uncordon else None
         return port.NodeChange(
             cordon=own if more.cordon is None else more.cordon,
             labels={**_labels_back(marks, node, more), **more.labels},
-            annotations={core_marks.ANNOTATION: rest.render() if rest else None, **more.annotations},
+            annotations={core_marks.ANNOTATION: _with(rest, unproved).render() if rest else None, **more.annotations},
             add_taints=more.add_taints,
             remove_taints=(*taints, *readiness, *more.remove_taints),
         )
@@ -271,7 +272,9 @@ def take_back(
         rules.withdraw(left.rules)
         context.write(call, lambda: kube.apply_node(name, reverted), wanted=wanted)
     context.keep_marks(remaining[0])
-    return reasons.both(removed[0], *unproved, rules.left_alone)
+    if not unproved:
+        return Done(reasons.both(removed[0], rules.left_alone))
+    return Failed(reasons.both(removed[0], *_left_to_people(unproved[0], node=name), rules.left_alone))
 
 
 def _labels_back(marks: Marks, node: port.Node, more: port.NodeChange) -> dict[str, str | None]:
@@ -293,15 +296,36 @@ def withdraw_jobs(context: Context) -> None:
             context.write(audit.Call.WITHDRAW, withdraw, target=f"job {own}")
 
 
-def _unproved(shown: Marks | None, proved: Marks, node: port.Node) -> list[reasons.Reason]:
-    """What the mark on the node names and no row states, so that it stays: a person decides about it."""
+def text_of(marks: Marks, node: port.Node, *, proved: Marks | None = None) -> str:
+    """The mark with these marks for the node. It goes on naming what no row states: it is the only evidence.
+
+    ``proved``: the marks that count at present, if they differ. The row gets ``marks`` only, because it proves what it
+    states.
+    """
+    return _with(marks, _unproved(node, proved or marks)).render()
+
+
+def _unproved(node: port.Node, proved: Marks) -> list[Marks]:
+    """What the mark on the node names and no row states; empty for nothing."""
+    shown = _shown(node)
     if shown is None:
         return []
     present = {(taint.key, taint.value, taint.effect) for taint in node.taints}
-    taints = [one for one in shown.taints if one in present and one not in proved.taints]
-    changes = [reasons.of("change_taint", taint=f"{key}={value}:{effect}") for key, value, effect in taints]
-    changes += [reasons.of("change_label", label=key) for key in sorted(shown.labels.keys() - proved.labels.keys())]
-    return [reasons.of("marks_unproved", changes=tuple(changes))] if changes else []
+    left = shown.unproved(proved, labels=node.labels, taints=present)
+    return [left] if left.taints or left.labels else []
+
+
+def _with(marks: Marks, unproved: Sequence[Marks]) -> Marks:
+    for left in unproved:
+        labels, given = {**left.labels, **marks.labels}, {**left.given, **marks.given}
+        marks = replace(marks, taints=(*marks.taints, *left.taints), labels=labels, given=given)
+    return marks
+
+
+def _left_to_people(left: Marks, *, node: str) -> tuple[reasons.Reason, reasons.Reason]:
+    changes = [reasons.of("change_taint", taint=f"{key}={value}:{effect}") for key, value, effect in left.taints]
+    changes += [reasons.of("change_label", label=key) for key in sorted(left.labels)]
+    return reasons.of("marks_unproved", changes=tuple(changes)), reasons.of("marks_unproved_kept", node=node)
 
 
 def _removed(marks: Marks, *, uncordon: bool, unschedulable: bool) -> reasons.Reason:
