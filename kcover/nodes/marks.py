@@ -88,7 +88,9 @@ class Marks:
         """
         stated = {taint for record in known for taint in record.taints}
         before = {key: value for record in reversed(known) for key, value in record.labels.items()}
-        given = {key: value for record in reversed(known) for key, value in record.given.items()}
+        given = {key: value for record in known for key, value in record.given.items()}
+        # A record may be of a write that was not made. The mark says which of the stated values was given last.
+        given |= {key: value for record in known for key, value in record.given.items() if value == self.given.get(key)}
         labels = {key: before[key] for key in self.labels if key in before and not is_fixed_label(key)}
         if STATE_LABEL in self.labels:
             labels[STATE_LABEL] = self.labels[STATE_LABEL]
@@ -100,6 +102,15 @@ class Marks:
             taints=tuple(one for one in self.taints if one in stated or one[0] in own_taints),
             labels=labels,
             given={key: given[key] for key in labels if key in given},
+        )
+
+    def stated_by(self, record: "Marks") -> bool:
+        """Returns whether this record states all of these changes that need one to be taken back, or to be left."""
+        return (
+            set(self.taints) <= set(record.taints)
+            and self.labels.keys() <= {*record.labels, STATE_LABEL}
+            and self.given.items() <= record.given.items()
+            and self.foreign_cordon <= record.foreign_cordon
         )
 
     def unproved(self, proved: "Marks", *, labels: Mapping[str, str], taints: Collection[Taint]) -> "Marks":

@@ -48,7 +48,19 @@ def test_a_mark_only_narrows_what_the_records_state(shown: marks.Marks, known: l
             record.labels.get(key) for record in known if key in record.labels
         ]
         assert not is_fixed_label(key)
+    for key, value in proved.given.items():
+        stated_values = [record.given[key] for record in known if key in record.given]
+        assert value == (shown.given[key] if shown.given.get(key) in stated_values else stated_values[-1])
     assert proved.proved(known, own_taints=OWN) == proved
+
+
+@given(record=any_marks, marks_now=any_marks)
+def test_what_a_record_states_proves_the_same_marks(record: marks.Marks, marks_now: marks.Marks) -> None:
+    assert record.stated_by(record)
+    if marks_now.stated_by(record):
+        proved = marks_now.proved([record], own_taints=())
+        assert (proved.taints, proved.foreign_cordon) == (marks_now.taints, record.foreign_cordon)
+        assert all(proved.given[key] == marks_now.given.get(key, proved.given[key]) for key in proved.given)
 
 
 @given(record=any_marks)

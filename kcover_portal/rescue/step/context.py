@@ -276,11 +276,11 @@ class Context:
     def begin_marks(self, marks: core_marks.Marks) -> None:
         """Stores what a write is to put on the node, before it is made, where the rows do not state it yet.
 
-        Only what the rows state is taken back later, also if this worker dies before it knows the answer. A cordon and
-        the state label need no row: the node's kubelet may change them by itself. Raises LeaseLost.
+        Only what the rows state is taken back later, also if this worker dies before it knows the answer. A cordon of
+        its own and the state label need no row: the node's kubelet may change them. Raises LeaseLost.
         """
         known = self.marks
-        if set(marks.taints) <= set(known.taints) and marks.labels.keys() <= {*known.labels, core_marks.STATE_LABEL}:
+        if marks.stated_by(known):
             self.renew_if_needed()
             return
         self.renew(marks_begun=marks.to_json())

@@ -14,7 +14,7 @@ from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.queries import needs_person
 from tests.codes import codes_of
 from tests.portal.rescue import test_actions_standby as spares
-from tests.portal.rescue.world import HEAL, NODE, World
+from tests.portal.rescue.world import CORDON, HEAL, NODE, World
 
 pytestmark = pytest.mark.django_db
 ADMIN = {"key": "security.example/quarantine", "value": "true", "effect": "NoExecute"}
@@ -46,6 +46,19 @@ spec:
         - {{name: taint, attribute: {{key: {key}, value: "{value}", effect: NoSchedule}}}}
         - {{name: drain}}
         - {{name: reboot, attribute: {{unCordon: "true"}}}}
+"""
+LABELS = """
+apiVersion: kcover.io/v1
+kind: RescuePolicy
+metadata: {name: labels}
+spec:
+  rules:
+    - priority: 10
+      errorCode: ["62"]
+      actions: [{name: cordon}, {name: label, attribute: {key: team/why, value: "a"}}]
+    - priority: 20
+      errorCode: ["79"]
+      actions: [{name: cordon}, {name: label, attribute: {key: team/why, value: "b"}}]
 """
 TAINT = port.Taint("team/faulty", "yes", "NoSchedule")
 
@@ -222,6 +235,55 @@ def test_a_write_without_an_answer_is_taken_back(call: str) -> None:
     node = world.kube.get_node(NODE)
     assert (node.labels[ROLE], TAINT in node.taints, node.unschedulable) == ("yes", False, False)
     assert not Rescue.objects.exclude(marks={}, marks_begun={}).exists()
+    world.uninstall()
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_a_label_that_is_set_again_without_an_answer_is_taken_back(made: bool) -> None:
+    """A second rescue gives it another value: only the value says whose it is."""
+    world = World(policy=LABELS)
+    world.report()
+    world.fault(62)
+    world.until("succeeded")
+    apply_node, calls = world.kube.apply_node, []
+
+    def apply(*args: Any, **more: Any) -> Any:
+        calls.append(args)
+        if len(calls) != 2:
+            return apply_node(*args, **more)
+        if made:
+            apply_node(*args, **more)
+        else:
+            args[1](world.kube.get_node(NODE))  # the worker stores what it is about to write
+        raise port.Unavailable("timed out", ambiguous=True)
+
+    world.kube.apply_node = apply
+    world.fault(79)
+    world.work()
+    assert world.kube.get_node(NODE).labels["team/why"] == ("b" if made else "a")
+    services.cancel(Rescue.objects.latest("pk"), actor="user:ann", reason="stop", now=world.now)
+    again_by_person(world)
+    assert "team/why" not in world.kube.get_node(NODE).labels
+    world.uninstall()
+
+
+def test_a_cordon_of_somebody_else_is_stored_before_the_answer() -> None:
+    """Else its kubelet could write that the cordon is the portal's, which would lift it."""
+    world = World(policy=CORDON)
+    world.kube.apply_node(NODE, port.NodeChange(cordon=True))
+    world.sync()
+    lose_answer(world, of=1)
+    world.fault(62)
+    world.work()
+    services.cancel(Rescue.objects.get(), actor="user:ann", reason="stop", now=world.now)
+
+    def edit(found: dict[str, Any]) -> None:
+        own = marks.Marks(rescue=Rescue.objects.get().pk, cordon=True)
+        found["metadata"]["annotations"][marks.ANNOTATION] = own.render()
+
+    world.kube.objects.edit("Node", "", NODE, edit)
+    again_by_person(world)
+    assert world.kube.get_node(NODE).unschedulable
     world.uninstall()
 
 
