@@ -87,6 +87,9 @@ class Clusters(Section[document.Cluster]):
         access: dict[str, Any] = {"in_cluster": item.in_cluster, "context": item.context}
         access |= {name: _text(secrets, name) for name in ACCESS if name in secrets}
         access = {name: value for name, value in access.items() if encryption.peek(row, name) != value}
+        if access and not (run.keep_modes or _has_none(row)):
+            run.notes.append(f"cluster {row.name}: keeps its access, not {', '.join(sorted(access))}; see --keep-modes")
+            access = {}
         if access:
             row = registry.add(item.name, replace=True, **access, **run.by)
         changes = {name: value for name, value in changes.items() if self._may(row, name, value, run)}
@@ -179,6 +182,11 @@ def _text(secrets: dict[str, Any], name: str) -> str:
     if not isinstance(value, str):
         raise ItemInvalid(f".secrets.{name}", "must be a text")
     return value
+
+
+def _has_none(row: Cluster) -> bool:
+    """Returns whether the cluster waits for its first access. Another access would lead to another cluster."""
+    return row.mode == Mode.PAUSED and not (row.in_cluster or encryption.is_set(row, "kubeconfig"))
 
 
 def _not_ready(item: document.Cluster, access: dict[str, Any]) -> str:

@@ -56,7 +56,7 @@ class Rows(Section[RowItem]):
     def make(self, item: RowItem, run: Run) -> None:
         given = self._given(item, run)
         lacking = [name for name in item.secrets if name not in given]
-        quiet = self.name == "sources" and not run.keep_modes and getattr(item, "cluster", "") in acting(run)
+        quiet = _is_held_back(item, run)
         if quiet:
             run.notes.append(f"{self.noun} {item.name}: is disabled, because its cluster acts; see --keep-modes")
         if lacking or quiet:
@@ -87,6 +87,8 @@ class Rows(Section[RowItem]):
         if changes.get("enabled") and (lacking := [name for name in item.secrets if name not in given]):
             del changes["enabled"]  # it may have come in without its secrets
             run.notes.append(f"{self.noun} {item.name}: stays disabled; check, then enable it: {', '.join(lacking)}")
+        if _is_held_back(item, run):
+            changes = self._held_back(row, changes, run)
         if "settings" in changes:  # a key that the file does not have goes
             changes["settings"] = {**dict.fromkeys(row.settings), **changes["settings"]}
         if not changes:
@@ -96,6 +98,16 @@ class Rows(Section[RowItem]):
         except FieldError as error:
             raise at(error, ".settings" if error.field in fields else "") from error
         return True
+
+    def _held_back(self, row: Any, changes: dict[str, Any], run: Run) -> dict[str, Any]:
+        """The changes after which the row is off: what is on tells the portal of faults, or acts on machines."""
+        kept = {name: value for name, value in changes.items() if name != "enabled" or not value}
+        if row.enabled and kept.get("enabled", True):
+            kept = {}
+        if left := sorted(changes.keys() - kept.keys()):
+            told = f"{', '.join(left)} stays, because its cluster acts; see --keep-modes"
+            run.notes.append(f"{self.noun} {row.name}: {told}")
+        return kept
 
     def is_own(self, item: RowItem, run: Run) -> bool:
         """The sources of a watch come with their cluster."""
@@ -189,6 +201,11 @@ class NamespaceRoutes(Section[document.NamespaceRoute]):
         delete_namespace_route(row, reason=REASON, **run.by)
         self.make(item, run)
         return True
+
+
+def _is_held_back(item: document.Row, run: Run) -> bool:
+    """Returns whether the row is of a cluster in which the portal acts, and the import must start nothing there."""
+    return isinstance(item, document.ClusterRow) and not run.keep_modes and item.cluster in acting(run)
 
 
 def _channel(name: str) -> Channel:

@@ -229,3 +229,62 @@ def test_an_update_without_secrets_keeps_those_that_are_there(filled: Cluster) -
     assert User.objects.get(username="ann").check_password("a long password 1")
     hook = Channel.objects.get(name="hook")
     assert (hook.language, hook.enabled, hook.secret) == ("zh-hans", True, "0123456789abcdef")
+
+
+def test_an_update_leads_to_no_other_cluster_without_keep_modes(filled: Cluster) -> None:
+    text = exported(secrets=True)
+    rows = Cluster.objects.filter(name="east")
+    moved = rows.get()
+    moved.in_cluster, moved.context, moved.kubeconfig = True, "other", "another kubeconfig"
+    moved.save()
+    outcome = imported(text, update=True)
+    assert "cluster east" not in "\n".join(outcome.changed)
+    assert any("in_cluster" in note and "kubeconfig" in note for note in outcome.notes)
+    east = rows.get()
+    assert (east.mode, east.in_cluster, east.context, east.kubeconfig) == (
+        "enforce",
+        True,
+        "other",
+        "another kubeconfig",
+    )
+    imported(text, update=True, keep_modes=True)
+    east = rows.get()
+    assert (east.in_cluster, east.context, east.kubeconfig) == (False, "main", KUBECONFIG)
+
+
+def test_a_paused_cluster_without_access_gets_its_first_one(filled: Cluster) -> None:
+    text, whole = exported(), exported(secrets=True)
+    empty()
+    imported(text)
+    imported(whole, update=True)
+    east = Cluster.objects.get(name="east")
+    assert (east.mode, east.kubeconfig) == ("paused", KUBECONFIG)
+
+
+def test_an_update_starts_no_source_or_driver_of_a_cluster_that_acts(filled: Cluster) -> None:
+    text = exported(secrets=True)
+    Source.objects.filter(name="loki").update(enabled=False)
+    Driver.objects.update(enabled=False)
+    outcome = imported(text, update=True)
+    assert sum("enabled" in note for note in outcome.notes) == 2
+    assert not Source.objects.get(name="loki").enabled
+    assert not Driver.objects.get().enabled
+    imported(text, update=True, keep_modes=True)
+    assert Source.objects.get(name="loki").enabled
+    assert Driver.objects.get().enabled
+
+
+def test_an_update_changes_no_source_or_driver_at_work_but_can_disable_it(filled: Cluster) -> None:
+    whole = json.loads(exported())
+    [loki] = [row["settings"] for row in whole["sources"] if row["name"] == "loki"]
+    [bmc] = [row["settings"] for row in whole["drivers"]]
+    loki["settings"] = {**loki["settings"], "interval": 20}
+    bmc["username"] = "admin"
+    imported(json.dumps(whole), update=True)
+    assert "interval" not in Source.objects.get(name="loki").settings
+    assert Driver.objects.get().username == "root"
+    loki["enabled"] = bmc["enabled"] = False
+    imported(json.dumps(whole), update=True)
+    source, driver = Source.objects.get(name="loki"), Driver.objects.get()
+    assert (source.enabled, source.settings["interval"]) == (False, 20)
+    assert (driver.enabled, driver.username) == (False, "admin")
