@@ -63,6 +63,24 @@ def test_with_yes_the_taint_goes_and_that_of_others_stays(world: World) -> None:
     assert proofs.refusal(proofs.sign(proof.unsigned(rescue))) == ""
 
 
+def test_all_skips_what_the_portal_isolated_and_what_has_a_fault(db: None) -> None:
+    world = World(nodes=3)
+    world.fault(62)
+    world.work()
+    world.fault(79, node="gpu-3")
+    for name in (NODE, WITH_TAINT, "gpu-3"):
+        world.kube.apply_node(name, port.NodeChange(add_taints=(FAULTY,)))
+    node_rows.sync_list(world.cluster, world.kube.list_nodes().items, now=world.now)
+    before = set(Rescue.objects.values_list("pk", flat=True))
+    assert [line.split(": ")[:2] for line in said("--all", "--taints-of", "konduktor").splitlines()[:2]] == [
+        [NODE, "skipped"],
+        ["gpu-3", "skipped"],
+    ]
+    said("--all", "--taints-of", "konduktor", "--yes")
+    assert [one.node.name for one in Rescue.objects.exclude(pk__in=before)] == [WITH_TAINT]
+    world.uninstall()
+
+
 def test_the_taint_of_the_portals_own_goes_once(db: None) -> None:
     attribute = "{key: trainy.konduktor.ai/faulty, value: 'true'}"
     own = CORDON.replace("rescue.ksyun.com", "kcover.io").replace(
@@ -72,8 +90,8 @@ def test_the_taint_of_the_portals_own_goes_once(db: None) -> None:
     world.fault(62)
     world.work()
     assert FAULTY in world.kube.get_node(NODE).taints
-    assert "of konduktor" not in said("--all", "--taints-of", "konduktor")
-    said("--all", "--taints-of", "konduktor", "--yes")
+    assert "of konduktor" not in said(NODE, "--taints-of", "konduktor")
+    said(NODE, "--taints-of", "konduktor", "--yes")
     work(world)
     assert world.kube.get_node(NODE).taints == ()
     assert str(reasons.from_json(world.rescue().steps.get().because)).count("trainy.konduktor.ai/faulty") == 1

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from kcover.nodes import foreign_taints, marks
@@ -30,7 +30,10 @@ class Command(BaseCommand):
         parser.add_argument(
             "--taints-of",
             choices=tuple(foreign_taints.KNOWN),
-            help="also the taint that this system sets; shows what would be removed, unless there is --yes",
+            help=(
+                "also the taint that this system sets; shows what would be removed, unless there is --yes. With --all,"
+                " nodes with marks of the portal or open incidents are skipped"
+            ),
         )
         parser.add_argument("--yes", action="store_true", help="remove what --taints-of shows")
         parser.add_argument("--cluster", help="the cluster's name; can be omitted if there is only one")
@@ -42,6 +45,8 @@ class Command(BaseCommand):
             raise CommandError("name the nodes to release, or give --all with --cluster NAME, but not both")
         cluster, system = _cluster(options["cluster"]), options["taints_of"] or ""
         nodes = _nodes(cluster, options["nodes"], system)
+        if system and options["all"]:
+            nodes = self._without_isolated(cluster, nodes)
         if system and not options["yes"]:
             self._preview(nodes, system)
             return
@@ -62,6 +67,19 @@ class Command(BaseCommand):
                 self.stdout.write(f"{node.name}: not released: {refusal}")
         if refused:
             raise CommandError(f"{refused} nodes were not released")
+
+    def _without_isolated(self, cluster: Cluster, nodes: Sequence[Node]) -> list[Node]:
+        """The nodes on which nothing but the other system's taint is open. Says which are skipped, and why."""
+        marked = set(_marked(cluster).values_list("pk", flat=True))
+        kept = []
+        for node in nodes:
+            count = incidents.open_on(node).count()
+            faults = f"{count} open incidents" if count else ""
+            if why := "has marks of the portal" if node.pk in marked else faults:
+                self.stdout.write(f"{node.name}: skipped: {why}; name it to release it")
+            else:
+                kept.append(node)
+        return kept
 
     def _preview(self, nodes: Sequence[Node], system: str) -> None:
         """Says what would be removed from each node, and what speaks against it."""
@@ -93,12 +111,17 @@ def _is_tainted(node: Node, system: str) -> bool:
     return any(taint.items() <= found.items() for found in node.taints)
 
 
+def _marked(cluster: Cluster) -> "QuerySet[Node]":
+    """The nodes with marks of the portal."""
+    marked = ~Q(marks={}) | Q(rescues__in=cluster.rescues.exclude(marks={})) | Q(probation_until__isnull=False)
+    return Node.objects.filter(marked | Q(stands_in__in=standbys.assignments()), cluster=cluster).distinct()
+
+
 def _nodes(cluster: Cluster, names: list[str], system: str) -> list[Node]:
     """The named nodes; without names, those with marks of the portal, and those with the taint of the system."""
     nodes = Node.objects.filter(cluster=cluster).order_by("name")
     if not names:
-        marked = ~Q(marks={}) | Q(rescues__in=cluster.rescues.exclude(marks={})) | Q(probation_until__isnull=False)
-        found = {node.pk: node for node in nodes.filter(marked | Q(stands_in__in=standbys.assignments())).distinct()}
+        found = {node.pk: node for node in _marked(cluster)}
         if system:
             found |= {node.pk: node for node in nodes.filter(in_cluster=True) if _is_tainted(node, system)}
         return sorted(found.values(), key=lambda node: node.name)
