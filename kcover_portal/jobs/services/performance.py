@@ -61,7 +61,7 @@ class PerformanceReader:
         over = slow | {place for place, row in rows.items() if row.past.get("over") and place in running}
         for place, own in _by_job(series, runs).items():
             reading = self._reading(running[place], own, hardware, now=now)
-            if reading is None or not (place in rows or len(rows) + len(made) < MAX_JOBS):
+            if reading is None or not (place in rows or self._has_room(rows, running, more=len(made))):
                 continue
             row = rows.get(place) or self._new(place, now=now)
             before = Past.from_json(row.past)
@@ -80,6 +80,16 @@ class PerformanceReader:
             doorbell.publish("job", 0, cluster=self.cluster.name)
         return changes
 
+    def _has_room(self, rows: dict[Place, JobPerformance], running: Collection[Place], *, more: int) -> bool:
+        """Returns whether a row may be added. The oldest one of a job that does not run any more makes room."""
+        if len(rows) + more < MAX_JOBS:
+            return True
+        ended = [place for place, row in rows.items() if place not in running and row.slow_since is None]
+        if not ended:
+            return False
+        rows.pop(min(ended, key=lambda place: rows[place].seen_at)).delete()
+        return True
+
     def _new(self, place: Place, *, now: datetime) -> JobPerformance:
         namespace, kind, name = place
         return JobPerformance(
@@ -95,7 +105,10 @@ class PerformanceReader:
     def _reading(
         self, run: JobRun, own: Sequence[JobSeries], hardware: Mapping[str, str], *, now: datetime
     ) -> Reading | None:
-        """The reading of a job; None if not all of its pods run, or half of its nodes say nothing usable."""
+        """The reading of a job; None if not all of its pods run, or one of its nodes says nothing usable.
+
+        The median of some of the nodes is another one than that of all, and could accuse a node that is well.
+        """
         nodes = frozenset(run.pods.values())
         costs: dict[str, list[float]] = {}
         for one in own:
@@ -104,9 +117,11 @@ class PerformanceReader:
             if performance.is_usable(value):
                 costs.setdefault(node, []).append(value)
         by_node = {node: max(values) for node, values in costs.items() if node}
-        if not run.is_up or not costs or (by_node and 2 * len(by_node) <= len(nodes)):
+        if not run.is_up or not costs or (by_node and len(by_node) < len(nodes)):
             return None
-        parts = [self.asked, run.version, str(len(nodes)), str(bool(by_node)), *sorted({one.shape for one in own})]
+        count = sum(map(len, costs.values()))  # of a node with more series than before, another one could be slow
+        parts = [self.asked, run.version, str(len(nodes)), str(bool(by_node)), str(count)]
+        parts += sorted({one.shape for one in own})
         parts += sorted({hardware.get(node, "") for node in nodes})
         return Reading(
             at=now,

@@ -67,7 +67,7 @@ def prune(*, now: datetime) -> None:
     """Deletes old orders and failures of pods, and what is known of jobs that are gone."""
     JobOrder.objects.filter(ended_at__lt=retention.before(JobOrder, now=now), label_stays=False).delete()
     PodFailure.objects.filter(over_at__lt=retention.before(PodFailure, now=now)).delete()
-    JobPerformance.objects.filter(seen_at__lt=retention.before(JobPerformance, now=now), slow_since=None).delete()
+    JobPerformance.objects.filter(seen_at__lt=retention.before(JobPerformance, now=now)).delete()
 
 
 class _Work(OrderCalls):

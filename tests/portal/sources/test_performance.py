@@ -11,6 +11,7 @@ from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.jobs import queries, services as job_services
 from kcover_portal.jobs.models import JobPerformance
+from kcover_portal.jobs.services import performance
 from kcover_portal.lib.errors import FieldError
 from kcover_portal.policies import services as policies
 from kcover_portal.rescue.models import Rescue
@@ -121,6 +122,32 @@ def test_who_sees_one_pool_is_not_told_of_nodes_of_others(training: Training) ->
         [view], _ = queries.jobs([cluster], scope, now=now)
         assert view.performance is not None
         assert (view.performance.percent, view.performance.slow_node) == (50, told)
+
+
+def test_values_of_some_nodes_accuse_none(training: Training) -> None:
+    """The median of the rest is another one: three light stages that are not scraped yet made the new node slow."""
+    training.speed |= {"gpu-1": 4.0, "gpu-2": 4.0, "gpu-3": 4.0}
+    training.watch(COMPUTE)
+    training.read(14)
+    whole = training.ranks
+    training.stand_ins.prometheus.ranks = lambda: (rank for rank in whole() if rank.node not in ("gpu-1", "gpu-2"))
+    training.move("llm-3", "gpu-5")
+    training.read(14)
+    assert seen() == []
+    row = JobPerformance.objects.get()
+    assert row.seen_at < training.world.now - timedelta(minutes=10), "nothing was judged"
+
+
+def test_a_job_that_ended_makes_room_for_another(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(performance, "MAX_JOBS", 2)
+    training.watch(COMPUTE)
+    about, now = {"source": training.source.name, "namespace": "train", "kind": "PyTorchJob"}, training.world.now
+    for number in range(2):
+        JobPerformance.objects.create(
+            cluster=training.world.cluster, name=f"old-{number}", seen_at=now - number * EVERY, **about
+        )
+    training.read(2)
+    assert set(JobPerformance.objects.values_list("name", flat=True)) == {"old-0", "llm"}
 
 
 def test_a_node_that_comes_in_and_slows_the_whole_job_is_accused(training: Training) -> None:
