@@ -23,6 +23,7 @@ from tests.invariants.observed_cluster import must
 from tests.invariants.testbed import Bed
 from tests.invariants.walk_cluster import Happened
 
+TELLING: Final = tuple(kind for kind in settings.KINDS if kind != "performance")  # that one tells of jobs only
 LATEST = timedelta(minutes=5)
 UNSEEN = 999  # in no catalog, and no rule names it
 READ_EVERY = {"prometheus": 30.0, "gpud": 60.0}  # seconds; their values have no time of their own
@@ -72,7 +73,7 @@ def tell(bed: Bed, chance: random.Random) -> None:
     if what == "end":
         _tell_end(bed, chance)
         return
-    kind = chance.choice(settings.KINDS if what == "late" else tuple(CHECKS))
+    kind = chance.choice(TELLING if what == "late" else tuple(CHECKS))
     some = _lately(bed, chance) if what == "late" else _unseen(bed, chance)
     told = [_told(kind, one, chance, number=number, now=bed.now) for number, one in enumerate(some)]
     fresh = _take(bed, kind, [seen for one in told for seen in one.observations]) if told else ()

@@ -273,6 +273,7 @@ def test_inv_32_a_rescue_whose_fault_was_closed_in_a_pause_takes_no_work_away(ma
 def told_by_event(world, *, at):
     """Reads an Event that reports a node's failed preflight."""
     sources.make_watched_sources(world.now)
+    world.kube.add_pod("default", "job-0", node=NODE, labels={"training.kubeflow.org/job-name": "job"})
     event = kube_events.SeenEvent(
         namespace="default",
         name="preflight",
