@@ -29,7 +29,8 @@ def read(source: Source, *, clock: Clock) -> bool:
         before = prometheus.Before.from_json(source.cursor)
     else:
         before = _read(source, prometheus.Before(), at=now - KNOWN_BEFORE).after
-    found, vanished = _without_vanished(source, _read(source, before, at=now), now=now)
+    read = _with_other_jobs(source, _read(source, before, at=now), at=now)
+    found, vanished = _without_vanished(source, read, now=now)
     with transaction.atomic():
         intake.take(source, news(source, found.batch), now=now)
         beside = {"rejected": rejected_names(found.batch), "vanished": vanished}
@@ -78,15 +79,17 @@ def _read(source: Source, before: prometheus.Before, *, at: datetime) -> prometh
     query = source.settings.get("query", prometheus.DEFAULT_QUERY)
     labels = source.settings.get("node_label", prometheus.NODE_LABELS)
     body = ask_for(source, query, at=at)
-    found = prometheus.read(body, query=query, node_labels=labels, before=before, now=at)
-    if "query" in source.settings:
-        return found
-    rejected = (*found.batch.rejected, *_other_jobs(source, at=at))
-    return replace(found, batch=replace(found.batch, rejected=rejected))
+    return prometheus.read(body, query=query, node_labels=labels, before=before, now=at)
+
+
+def _with_other_jobs(source: Source, found: prometheus.SeriesAnswer, *, at: datetime) -> prometheus.SeriesAnswer:
+    """The answer, and what the default query leaves out."""
+    rejected = () if "query" in source.settings else _other_jobs(source, at=at)
+    return replace(found, batch=replace(found.batch, rejected=(*found.batch.rejected, *rejected)))
 
 
 def _other_jobs(source: Source, *, at: datetime) -> tuple[Rejected, ...]:
-    """What the default query leaves out. That the server cannot count it keeps no fault from being read."""
+    """That the server cannot count them keeps no fault from being read."""
     try:
         return prometheus.other_jobs(ask_for(source, prometheus.OTHER_JOBS, at=at))
     except (NotRead, Unreadable):
