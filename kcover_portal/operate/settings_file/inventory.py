@@ -174,7 +174,7 @@ MODELS: Final[Mapping[str, Table | str]] = {
             " anchors.Publication anchors.Divergence anchors.Verification audit_stream.Issue audit_stream.Refusal"
             " audit_stream.Position rescue.Decision rescue.Rescue rescue.Step rescue.Approval rescue.Assignment"
             " rescue.Probation rescue.JobRestart checks.CheckRun checks.WatchedJob checks.CheckTarget checks.Validation"
-            " checks.ValidatedNode jobs.JobOrder jobs.PodFailure repairs.Repair repairs.TicketEvent"
+            " checks.ValidatedNode jobs.JobOrder jobs.JobPerformance jobs.PodFailure repairs.Repair repairs.TicketEvent"
             " repairs.VendorDelivery preflight.PreflightRun preflight.PreflightReport preflight.PreflightRefusal"
             " preflight.ReadReportObject preflight.PairPlan preflight.PairTest preflight.PreflightGate notify.Delivery"
             " notify.Notice notify.Alert notify.OpenNeed notify.Cursor sources.SourceTest sources.TakenEvent"
