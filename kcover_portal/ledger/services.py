@@ -79,10 +79,7 @@ def append(cluster: str, drafts: Sequence[Draft]) -> list[Entry]:
             entries.append(entry)
         _ENTRIES.run(entries)
         _MOVE_HEAD.run({"sequence": head.sequence, "digest": head.digest}, cluster=cluster)
-        # What follows says that a call began.
-        told = [
-            row for row, one in zip(entries, drafts, strict=True) if not isinstance(one.act, audit.ClusterCallBegun)
-        ]
+        told = [row for row, one in zip(entries, drafts, strict=True) if _is_told(one.act)]
         transaction.on_commit(functools.partial(_log, cluster, told), robust=True)
     doorbell.publish("audit", entries[-1].pk, cluster=cluster)
     return entries

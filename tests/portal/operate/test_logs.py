@@ -16,11 +16,14 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from kcover import audit
 from kcover_portal.celery import app
 from kcover_portal.config import log_context, log_format
 from kcover_portal.kube import port
+from kcover_portal.ledger import services as ledger
 from kcover_portal.operate import watcher
 from kcover_portal.policies import tasks as policies
+from tests import moment
 from tests.kube_fake import FakeCluster
 from tests.portal.rescue.world import NODE, World
 
@@ -171,6 +174,34 @@ def test_each_act_on_a_node_is_one_line_with_its_rescue(acts: Any, django_captur
     for line in written:
         assert (line["level"], line["node"], line["cluster"]) == ("INFO", NODE, world.cluster.name)
         assert f"{world.cluster.name}/{NODE}, rescue {line['rescue']}" in line["message"]
+
+
+def decided(answer: audit.DecisionAnswer) -> audit.Act:
+    return audit.DecisionMade(
+        incident=1, node=NODE, decision=1, answer=answer, mode="enforce", revision=None, because=(), facts=""
+    )
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("act", "told"),
+    [
+        (decided(audit.DecisionAnswer.RESCUE), True),
+        (decided(audit.DecisionAnswer.HOLD), True),
+        (decided(audit.DecisionAnswer.NONE), False),
+        (audit.TokenCreated(token="abc", kind="agent", node=NODE), False),
+        (audit.TokenRevoked(token="abc", kind="agent", node=NODE), True),
+        (audit.ClusterCallBegun(call=audit.Call.CORDON, target="node gpu-1", node=NODE), False),
+        (audit.ClusterCallDone(call=audit.Call.CORDON, target="node gpu-1", node=NODE), True),
+    ],
+    ids=lambda value: value.verb if isinstance(value, audit.Act) else str(value),
+)
+def test_the_log_has_no_line_about_what_changes_nothing(
+    act: audit.Act, told: bool, acts: Any, django_capture_on_commit_callbacks: Any
+) -> None:
+    with django_capture_on_commit_callbacks(execute=True):
+        ledger.record("c1", act, actor="system", now=moment.START)
+    assert [line["message"].partition(":")[0] for line in acts()] == [act.verb] * told
 
 
 @pytest.mark.django_db
