@@ -15,7 +15,7 @@ from kcover_portal.operate.settings_file.document import FileInvalid
 from tests.portal.operate.settings_file.world import empty, exported, fill, imported
 
 pytestmark = pytest.mark.django_db
-TRIALS = 60
+TRIALS = 20
 PLACES = ("$", "line ", "an object", "the number", "a number", "the file")
 JUNK: tuple[Any, ...] = (
     *(None, True, False, 0, -1, 10**12, 10**30, 1.5, "", "x", "x" * 5000, "日本", "a\u0000b", "\ud800", "* / ../"),
