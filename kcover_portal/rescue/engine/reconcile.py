@@ -58,7 +58,7 @@ def _check_node(node: Node, *, now: datetime) -> bool:
         log.info("%s: not reconciled: %s", node.name, error)
         return not isinstance(error, port.Unavailable)
     shown = core_marks.read(core_marks.parse(live.annotations.get(core_marks.ANNOTATION, "")))
-    if marked is not None and shown is None:
+    if marked is not None and shown is None and proved_marks.still_on(node, live) is None:
         _drop_marks(node, marked, now=now)
     if marked is None and shown is not None:
         _adopt_marks(node, shown, now=now)
@@ -84,7 +84,10 @@ def let_go(node: Node, *, now: datetime) -> None:
 
 @transaction.atomic
 def _drop_marks(node: Node, marked: Rescue, *, now: datetime) -> None:
-    """Handles a node without a mark: it was created again, or someone removed the mark."""
+    """Handles a node without a mark: it was created again, or someone removed the mark.
+
+    Only where nothing is left: while the node has the portal's taints or labels, the row is all that proves them.
+    """
     Node.objects.select_for_update(no_key=True).get(pk=node.pk)
     if queries.open_on(node) is not None or queries.marked_on(node) != marked:
         return

@@ -10,6 +10,7 @@ from typing import Final
 from kcover.actions import offline, taint
 from kcover.nodes import marks as core_marks
 from kcover_portal.fleet.models import Node
+from kcover_portal.kube import port
 from kcover_portal.rescue.models import Rescue
 
 # Taints with these keys are the portal's own: it takes them back also if their row was lost, with a restored database.
@@ -27,3 +28,19 @@ def known(node: Node, *, uid: str) -> list[core_marks.Marks]:
 def by(known: Sequence[core_marks.Marks], shown: core_marks.Marks) -> core_marks.Marks:
     """The marks on the node as far as these of the rows prove them."""
     return shown.proved(known, own_taints=OWN_TAINTS)
+
+
+def still_on(node: Node, live: port.Node) -> core_marks.Marks | None:
+    """What the rows state and the live node still shows, where somebody has removed its mark; None without taints and
+    labels. A cordon is left out: without the mark nobody says whose it is.
+    """
+    rows = known(node, uid=live.uid)
+    stated = core_marks.Marks(
+        rescue=0,
+        taints=tuple(dict.fromkeys(taint for record in rows for taint in record.taints)),
+        labels={key: None for record in rows for key in record.labels},
+        given={key: live.labels[key] for record in rows for key in record.given if key in live.labels},
+    )
+    present = {(taint.key, taint.value, taint.effect) for taint in live.taints}
+    found = by(rows, stated).unproved(core_marks.Marks(rescue=0), labels=live.labels, taints=present)
+    return found if found.taints or found.given else None

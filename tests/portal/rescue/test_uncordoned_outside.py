@@ -117,6 +117,22 @@ def test_a_removed_mark_does_not_make_the_portal_forget_its_taints() -> None:
     world.uninstall()
 
 
+def test_a_mark_that_is_removed_at_rest_clears_nothing() -> None:
+    world = isolated(TAINTED)
+    world.kube.uncordon(NODE)
+    look(world)
+    world.kube.objects.edit("Node", "", NODE, without_mark)
+    node = look(world)
+    assert (TAINT in node.taints, marks.ANNOTATION in node.annotations) == (True, False)
+    assert needs_person.left_to_people().exists()
+    services.request(world.node(), "release", actor="user:ann", reason="mended", now=world.now)
+    world.work()
+    assert TAINT not in world.kube.get_node(NODE).taints
+    look(world)
+    assert not Rescue.objects.exclude(marks={}, marks_begun={}).exists()
+    world.uninstall()
+
+
 def test_where_the_cordon_was_all_the_node_is_back() -> None:
     world = isolated(CORDON)
     world.kube.uncordon(NODE)

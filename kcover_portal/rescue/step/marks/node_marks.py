@@ -34,11 +34,15 @@ def adopt(context: Context, node: port.Node) -> Marks:
     """The marks to continue from: those on the node, if the portal wrote them, else new ones.
 
     A rescue that follows another on an isolated node adopts its marks, so that the last one removes everything. Of the
-    marks on the node, only what the rows state counts: its kubelet may write there.
+    marks on the node, only what the rows state counts: its kubelet may write there. It may remove them too: then what
+    the rows state and the node still shows counts.
     """
     on_node = _shown(node)
     if on_node is None:
-        return Marks(rescue=context.rescue.pk)
+        # A node without either is a node in service: the first write of a rescue costs no look at the rows.
+        looks_isolated = node.taints or core_marks.STATE_LABEL in node.labels
+        left = proved_marks.still_on(context.node, node) if looks_isolated else None
+        return replace(left or Marks(rescue=0), rescue=context.rescue.pk)
     own = core_marks.read(context.rescue.marks)
     if own is None or proved_marks.by([own], on_node) != on_node:
         on_node = proved_marks.by(proved_marks.known(context.node, uid=node.uid), on_node)
