@@ -2,6 +2,7 @@
 
 import json
 import math
+import shlex
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -110,7 +111,7 @@ class Group(Item):
 
     @property
     def key(self) -> str:
-        return " ".join(filter(None, (self.group, self.cluster, self.pool)))
+        return _key(self.group, cluster=self.cluster, pool=self.pool)
 
 
 class Profile(Item):
@@ -165,7 +166,7 @@ class Route(Item):
 
     @property
     def key(self) -> str:
-        return " ".join(filter(None, (self.channel, self.cluster, self.least, *self.kinds)))
+        return _key(self.channel, *self.kinds, cluster=self.cluster, least=self.least)
 
 
 class NamespaceRoute(Item):
@@ -329,6 +330,11 @@ def _check_texts(value: Any, path: str, depth: int = 0) -> None:
         for name, one in value.items():
             _check_texts(name, path, depth)
             _check_texts(one, f"{path}.{name}", depth + 1)
+
+
+def _key(*names: str, **within: str) -> str:
+    """A key that no other item can have: names with a space are quoted, and empty parts are left out."""
+    return shlex.join([*names, *(f"{label}={value}" for label, value in within.items() if value)])
 
 
 def _check_keys(section: str, items: list[Item]) -> None:

@@ -70,6 +70,7 @@ def _people(east: Cluster) -> None:
     RecoveryCode.objects.create(user=ann, digest="0" * 64)
     oidc.link(ann, issuer="https://sso.example", subject="42", **BY)
     oidc.map_group("gpu-admins", "admin", cluster=east, **BY)
+    oidc.map_group("gpu-admins east", "viewer", cluster=None, **BY)  # no other's name, with its cluster
     saved_views.save(ann, listing="nodes", name="mine", query="q=gpu", shared=True, opens_first=True, now=NOW)
     people.disable(bob, **BY)
 
