@@ -37,6 +37,7 @@ class Fault:
     ``pci`` is the address as printed, lower case, without ``PCI:`` and MIG part. ``seen_at`` is the agent's clock: it
     is displayed, but never used for ordering. ``drill`` marks a line that a program wrote to the kernel log (facility
     1). ``records``: the sequence numbers of the log records it stands for, if there are more than ``sequence`` alone.
+    ``lines_before``: the kernel's lines before it, oldest first, with their time (UTC); "" if unknown.
     """
 
     kind: str
@@ -50,6 +51,7 @@ class Fault:
     drill: bool = False
     count: int = 1
     records: Ranges = ()
+    lines_before: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -283,6 +283,7 @@ def _fault(value: object) -> Fault:
         drill=fields.boolean(item, "drill"),
         count=fields.integer(item, "count", minimum=1, maximum=fields.MAX_COUNT) or 1,
         records=fields.ranges(item, "records"),
+        lines_before=fields.text(item, "lines_before", limit=fields.MAX_LINES_BEFORE),
     )
 
 

@@ -87,6 +87,7 @@ def _fault(fault: Fault) -> dict[str, Any]:
         drill=fault.drill,
         count=fault.count,
         records=[list(pair) for pair in fault.records] or None,
+        lines_before=_fit(fault.lines_before, fields.MAX_LINES_BEFORE) or None,
     )
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 VERSION = 1
 MAX_BYTES = 1 << 20  # of a report, after decompression
 MAX_MESSAGE = 4096  # characters, as for all lengths of text
+MAX_LINES_BEFORE = 4096
 MAX_FAULTS = 1000
 MAX_CHECKS = 2000
 MAX_RESULTS = 200

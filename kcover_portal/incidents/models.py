@@ -181,6 +181,9 @@ class Occurrence(models.Model):
     witness = models.CharField(max_length=120, blank=True, help_text="name of the source; empty: agent or portal")
     sequence = models.BigIntegerField(null=True)
     message = models.TextField(blank=True)
+    lines_before = models.TextField(
+        default="", db_default="", blank=True, help_text="the kernel's lines before it, as the agent told them"
+    )
     because = models.JSONField(default=dict, help_text="as of the incident")
     drill = models.BooleanField(default=False)
     count = models.PositiveBigIntegerField(default=1)

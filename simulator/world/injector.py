@@ -139,7 +139,8 @@ def _lines(order: Order, gpu: int | None) -> tuple[str, ...]:
         return ()
     if order.kind == "sxid":
         return tuple(printk.sxid(order.code))
-    return tuple(printk.xid(order.code, machine.pci(gpu or 0), process=process_on(order.node)))
+    slot = machine.pci(gpu or 0)
+    return (*printk.before(order.code, slot), *printk.xid(order.code, slot, process=process_on(order.node)))
 
 
 def process_on(node: str) -> printk.Process:

@@ -79,6 +79,12 @@ def xid(code: int, pci: str, *, process: Process | None = None, cause: int | Non
     return [f"NVRM: Xid (PCI:{pci}): {code}, {text}"]
 
 
+def before(code: int, pci: str) -> list[str]:
+    """The lines of other parts of the kernel that come before an Xid: the slot of a lost GPU loses its link first."""
+    bus = int(pci.split(":")[1], 16)
+    return [f"pcieport 0000:{bus - 1:02x}:00.0: pciehp: Slot({bus}): Link Down"] if code == 79 and bus else []
+
+
 def sxid(code: int, *, switch: int = 0, link: int = 30) -> list[str]:
     """The three lines of one SXid: severity, engine, data."""
     fatal, text = _SXID_TEXT.get(code, (False, f"SXid {code}"))

@@ -94,7 +94,9 @@ async def test_an_injected_xid_reaches_the_portal(tmp_path, portal):
         await portal.until(lambda: portal.faults("gpu-0001"))
         (fault,) = portal.faults("gpu-0001")
         assert (fault.kind, fault.code, fault.pci, fault.source) == ("xid", 79, machine.pci(2), "kmsg")
-        assert fault.message == done["lines"][0]
+        cause, message, _ = done["lines"]
+        assert fault.message == message
+        assert fault.lines_before.splitlines()[-1].endswith(f" {cause}")
         assert fault.gpu_uuid
         assert (fault.drill, fault.count) == (False, 1), "the second line of a lost GPU is no second fault"
         body = json.loads(portal.bodies[-1])

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from agents.probes.log import kmsg, repeats
+from agents.probes.log import kmsg, lines_before, repeats
 from agents.probes.log.health import LogHealth
 from agents.probes.log.sources import Source
 from kcover.faults import driver_line, xid
@@ -14,6 +14,7 @@ from kcover.faults.fault import Check, Fault
 
 log = logging.getLogger(__name__)
 
+KEPT_RECORDS = max(driver_line.UNSUPPORTED_LINES, lines_before.MAX_LINES)  # for the faults of the next read
 XID_MEMORY = timedelta(minutes=5)  # long enough for the Xid events of the driver
 
 
@@ -57,7 +58,8 @@ class LogReader:
         for source in self.sources:
             health = self._health[source.name]
             self._reset_after_reboot(source.name, boot_id=boot_id)
-            windows = self._windows[source.name]
+            windows, before = self._windows[source.name], self._before.get(source.name, ())
+            records: Sequence[kmsg.Record] = ()
             try:
                 chunk = source.read(boot_id=boot_id, now=now)
             except OSError as error:
@@ -65,9 +67,9 @@ class LogReader:
                 check = health.update(now=now, error=f"{error.strerror or error}: {error.filename or source.name}")
                 position = self._mark.get(source.name, {}).get("position", {})
             else:
-                found = kmsg.faults_of(chunk.records, before=self._before.get(source.name, ()))
-                last = (*self._before.get(source.name, ()), *chunk.records)[-driver_line.UNSUPPORTED_LINES :]
-                self._before[source.name] = last
+                found = kmsg.faults_of(chunk.records, before=before)
+                records = (*before, *chunk.records)
+                self._before[source.name] = records[-KEPT_RECORDS:]
                 check = health.update(now=now, lost=chunk.lost, gap=chunk.gap)
                 more, moved, position = more or chunk.more, moved or bool(chunk.records), chunk.position
             if check is not None:
@@ -75,7 +77,7 @@ class LogReader:
                 log.log(level, "kernel log %s: %s %s", source.name, check.status, check.message)
                 checks.append(check)
             self._remember_xids(found, now=now)
-            faults += windows.fold(found, now=now)
+            faults += lines_before.with_lines(windows.fold(found, now=now), records)
             self._mark[source.name] = {"position": position, "windows": windows.state()}
         return LogUpdate(faults=tuple(faults), checks=tuple(checks), moved=moved, more=more)
 

@@ -116,6 +116,7 @@ def incident(request: Request, pk: int) -> HttpResponse:
     row = get_object_or_404(seen.select_related("node", "cluster"), pk=pk)
     numeric = row.kind in ("xid", "sxid") and row.code.isdigit()
     decisions = list(row.decisions.all()[:20])
+    shown = list(row.occurrences.all()[:MAX_OCCURRENCES])
     held = decisions[0].reasons if decisions and row.state == Incident.State.OPEN else ()
     context = {
         "incident": row,
@@ -124,7 +125,8 @@ def incident(request: Request, pk: int) -> HttpResponse:
         "wait": guard_holds.of_decision(held),
         "rescues": (rescues := list(row.rescues.all())),
         "has_evidence": numeric and bool(evidence.numbers_of([one.pk for one in rescues])),
-        "occurrences": list(row.occurrences.all()[:MAX_OCCURRENCES]),
+        "occurrences": shown,
+        "told_first": next((one for one in reversed(shown) if one.lines_before), None),
         "scope": (scope := storms.nodes_of(row, now=timezone.now()) if row.kind == STORM else ()),
         "isolated": sum(one.isolated for one in scope),
         "context": queries.program_context_of(row, now=row.last_at),

@@ -62,6 +62,7 @@ def _rows(
             witness=witness_of(seen),
             sequence=seen.sequence,
             message=seen.message,
+            lines_before=seen.lines_before,
             because=because_of(seen),
             drill=seen.drill,
             count=seen.count,

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from kcover.faults.fault import Fault
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents.models import Incident
 from tests.portal.rescue.world import World
@@ -77,3 +78,23 @@ def test_the_incident_leads_to_the_rule_that_wins_now(faulty: World, person: Any
     assert ("found" in shown.context, shown.context["asked"]["code"]) == (True, code)
     other = Cluster.objects.create(name="c2", created_at=faulty.now)
     assert person("viewer", cluster=other).get(f"/incidents/{Incident.objects.get().pk}/").status_code == 404
+
+
+def test_the_kernels_lines_before_a_fault_stand_with_it(make: Any, person: Any) -> None:
+    world = make(policy="", nodes=1)
+    world.fault(79, message="Xid 79", lines_before="08:00:00.000 <b>AER</b>: Uncorrected error", sequence=1)
+    world.fault(79, message="Xid 79", sequence=2)
+    page = person("viewer").get(f"/incidents/{Incident.objects.get().pk}/").content.decode()
+    assert page.count("08:00:00.000 &lt;b&gt;AER&lt;/b&gt;: Uncorrected error") == 1  # not in the table once more
+    world.fault(79, message="Xid 79", lines_before="08:00:09.000 a later line", sequence=3)
+    page = person("viewer").get(f"/incidents/{Incident.objects.get().pk}/").content.decode()
+    assert [page.count(text) for text in ("AER", "a later line")] == [1, 1]
+    assert page.count('<details id="lines-before-') == 2
+
+
+def test_the_kernels_lines_before_a_fault_are_in_the_answers(make: Any, person: Any) -> None:
+    world = make(policy="", nodes=1)
+    world.fault(79, message="Xid 79", lines_before="08:00:00.000 AER")
+    world.report(Fault(kind="check", code="gpu_count"))
+    found = person("viewer").get("/api/v1/events/").json()["results"]
+    assert {(row["kind"], row["lines_before"]) for row in found} == {("xid", "08:00:00.000 AER"), ("check", "")}

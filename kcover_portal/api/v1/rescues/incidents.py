@@ -156,6 +156,7 @@ class OccurrenceSerializer(serializers.ModelSerializer[Occurrence]):
             "sequence",
             "message",
             "message_reason",
+            "lines_before",
             "drill",
             "count",
             "boot_id",
