@@ -1,4 +1,4 @@
-"""Forms for settings of a cluster: the labels of its topology, and the two-person rules."""
+"""Forms for settings of a cluster: the labels of its topology, its drains, and the two-person rules."""
 
 from typing import Any
 
@@ -44,6 +44,26 @@ class Topology(Act):
         """Attach the service's error to the field of its domain."""
         domain = dict(error.reason.params).get("domain")
         self.add_error(str(domain) if domain in self.fields else None, localization.say(error.reason))
+
+
+class DrainTimeout(Act):
+    """What follows when a drain has run out of time."""
+
+    on_drain_timeout = forms.ChoiceField(
+        label=gettext_lazy("After a drain timeout"),
+        choices=Cluster.OnDrainTimeout.choices,
+        widget=widgets.select(),
+        help_text=gettext_lazy("A rule with a setting of its own is not affected."),
+    )
+    field_order = ("on_drain_timeout", "reason")
+
+    def __init__(self, data: Any = None, *, cluster: Cluster) -> None:
+        super().__init__(data)
+        self.initial = {"on_drain_timeout": cluster.on_drain_timeout}
+
+    def changes(self) -> dict[str, Any]:
+        """The change for ``cluster_settings.set_cluster``."""
+        return {"on_drain_timeout": self.cleaned_data["on_drain_timeout"]}
 
 
 class TwoPeople(Act):

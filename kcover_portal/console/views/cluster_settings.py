@@ -1,6 +1,4 @@
-"""Settings of a cluster on the page Safety: its topology, the two-person rules, and changes that wait for another
-admin.
-"""
+"""Settings of a cluster on the page Safety: topology, drains, two-person rules, and changes that wait for an admin."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -39,19 +37,33 @@ def topology(request: Request, cluster: str) -> HttpResponse:
 
 @require_http_methods(["GET", "POST"])
 @signed_in
+def drains(request: Request, cluster: str) -> HttpResponse:
+    """Set what follows a drain that ran out of time."""
+    row = _configurable(request, cluster)
+    form = setting_forms.DrainTimeout(request.POST or None, cluster=row)
+    title = _("Drains in %(cluster)s") % {"cluster": row.name}
+    return _change(request, row, form, page="safety-drains", title=title, icon="clock", text=_wait_of_second(row))
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
 def two_people(request: Request, cluster: str) -> HttpResponse:
     """Set what needs a second person. A looser setting waits for another admin where the cluster asks for one."""
     row = _configurable(request, cluster)
     form = setting_forms.TwoPeople(request.POST or None, cluster=row)
     title = _("Two-person rules in %(cluster)s") % {"cluster": row.name}
-    text = _("This cluster asks for a second admin. A looser setting waits for that admin.") if row.second_admin else ""
-    return _change(request, row, form, page="safety-people", title=title, icon="users", text=text)
+    return _change(request, row, form, page="safety-people", title=title, icon="users", text=_wait_of_second(row))
+
+
+def _wait_of_second(row: Cluster) -> str:
+    """What people who change a setting are told beforehand."""
+    return _("This cluster asks for a second admin. A looser setting waits for that admin.") if row.second_admin else ""
 
 
 def _change(
     request: Request,
     row: Cluster,
-    form: setting_forms.Topology | setting_forms.TwoPeople,
+    form: setting_forms.Topology | setting_forms.DrainTimeout | setting_forms.TwoPeople,
     *,
     page: str,
     **look: Any,

@@ -22,7 +22,7 @@ def anna(person: Any, east: Cluster) -> Client:
     return person("admin", name="anna")
 
 
-@pytest.mark.parametrize("page", ["topology", "people"])
+@pytest.mark.parametrize("page", ["topology", "drains", "people"])
 def test_only_admins_change_them(person: Any, east: Cluster, page: str) -> None:
     client = person("approver")
     assert client.get(f"/safety/east/{page}/").status_code == 403
@@ -64,6 +64,24 @@ def test_a_looser_setting_waits_for_another_admin(anna: Client, person: Any, eas
     assert bo.post(confirm, WHY).status_code == 302
     east.refresh_from_db()
     assert east.hand_approval == "never"
+
+
+def test_what_follows_a_drain_timeout_is_set_and_what_is_looser_waits(anna: Client, person: Any, east: Cluster) -> None:
+    assert anna.get("/safety/east/drains/").context["form"].initial["on_drain_timeout"] == "hold"
+    assert anna.post("/safety/east/drains/", {"on_drain_timeout": "proceed", **WHY}).status_code == 302
+    east.refresh_from_db()
+    assert east.on_drain_timeout == "proceed"
+    assert "Continue without the remaining pods." in anna.get("/safety/").content.decode()
+    assert anna.post("/safety/east/drains/", {"on_drain_timeout": "later", **WHY}).status_code == 422
+
+    Cluster.objects.update(second_admin=True)
+    person("admin", name="bo")
+    anna.post("/safety/east/drains/", {"on_drain_timeout": "force", **WHY})
+    east.refresh_from_db()
+    assert (east.on_drain_timeout, PendingChange.objects.get().changes) == ("proceed", {"on_drain_timeout": "force"})
+    anna.post("/safety/east/drains/", {"on_drain_timeout": "hold", **WHY})
+    east.refresh_from_db()
+    assert east.on_drain_timeout == "hold"
 
 
 def test_isolation_before_approval_is_set_on_the_page(anna: Client, east: Cluster) -> None:
