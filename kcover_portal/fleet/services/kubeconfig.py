@@ -211,7 +211,10 @@ def _warnings(cluster: dict[str, Any], user: dict[str, Any]) -> list[reasons.Rea
         warnings.append(reasons.of("kubeconfig_warns_program", program=str(user["exec"].get("command", "?"))))
     if "tokenFile" in user:
         warnings.append(reasons.of("kubeconfig_warns_file", file=str(user["tokenFile"])))
-    server = urlsplit(str(cluster.get("server")))
+    try:
+        server = urlsplit(str(cluster.get("server")))
+    except ValueError as error:  # half of an IPv6 address
+        raise _invalid("kubeconfig_server_refused") from error
     if server.scheme == "http" and server.hostname not in LOOPBACK:
         warnings.append(reasons.of("kubeconfig_warns_http"))
     if cluster.get("insecure-skip-tls-verify"):
