@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 SEEDS = ROOT / "tests" / "fuzz_seeds"
-INSTRUMENTED = ["kcover", "agents", "kcover_portal", "yaml"]
+INSTRUMENTED = ["kcover", "agents", "kcover_portal", "yaml", "verify_proof"]
 MAX_BYTES = 8192
 SLOW_SECONDS = 30  # PyYAML takes seconds for a thousand open brackets, on a busy machine
 
