@@ -27,6 +27,7 @@ from kcover_portal.runtime.services import claims
 from kcover_portal.workloads import training_jobs
 
 JOBS_CACHED_FOR: Final = timedelta(seconds=5)
+PERFORMANCE_SHOWN_FOR: Final = timedelta(hours=1)  # after its last reading: the source may be gone, or not answer
 SIDE_BY_SIDE: Final = 4  # clusters that are asked at once
 RUNNING, RESTARTING, WAITING, FAILED, STOPPED = "running", "restarting", "waiting", "failed", "stopped"
 STATES: Final = (RUNNING, RESTARTING, WAITING, FAILED, STOPPED)
@@ -287,7 +288,7 @@ def _views(cluster: Cluster, read: Iterable[_Read], *, now: datetime) -> Iterabl
             steps__state__in=("running", "waiting"),
         ).values_list("pk", flat=True)
     )
-    avoid, performances = _accused(cluster, now=now), _performances(cluster)
+    avoid, performances = _accused(cluster, now=now), _performances(cluster, now=now)
     for one in read:
         job = one.job
         key = (job.namespace, job.kind, job.name)
@@ -313,9 +314,10 @@ def _views(cluster: Cluster, read: Iterable[_Read], *, now: datetime) -> Iterabl
         )
 
 
-def _performances(cluster: Cluster) -> dict[tuple[str, str, str], PerformanceView]:
+def _performances(cluster: Cluster, *, now: datetime) -> dict[tuple[str, str, str], PerformanceView]:
     """By job; of several sources the one in which it is slow, else the newest."""
-    rows = JobPerformance.objects.filter(cluster=cluster).order_by(F("slow_since").asc(nulls_first=True), "seen_at")
+    fresh = JobPerformance.objects.filter(cluster=cluster, seen_at__gt=now - PERFORMANCE_SHOWN_FOR)
+    rows = fresh.order_by(F("slow_since").asc(nulls_first=True), "seen_at")
     read = rows.values_list("namespace", "kind", "name", "speed", "slow_since", "slow_node", "seen_at")
     return {
         (namespace, kind, name): PerformanceView(speed=speed, slow_since=since, slow_node=node, at=at)

@@ -166,3 +166,5 @@ def test_the_speed_of_a_job_is_shown_and_told(world: World, person: Person) -> N
     page = viewer.get("/jobs/").content.decode()
     assert "64 %" in page
     assert NODE in page.partition("job-because")[2]
+    JobPerformance.objects.update(seen_at=world.now - queries.PERFORMANCE_SHOWN_FOR)  # its source is gone
+    assert viewer.get("/api/v1/jobs").json()["results"][0]["performance"] is None
