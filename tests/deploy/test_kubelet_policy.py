@@ -101,6 +101,15 @@ def test_what_the_portal_believes_of_others_is_denied_and_every_validation_is_ne
     assert found == POLICY.messages
 
 
+def test_a_patch_of_the_status_is_judged_as_one_of_the_node() -> None:
+    """A kubelet reports its status so, and labels and annotations of such a patch are stored."""
+    assert POLICY.judges("nodes", "UPDATE")
+    assert POLICY.judges("nodes/status", "UPDATE")
+    beat = node()
+    beat["status"] = {"conditions": [{"type": "Ready", "status": "True"}]}
+    assert POLICY.denials(node(), beat, {**request("nodes"), "subResource": "status"}) == []
+
+
 def test_only_kubelets_are_bound() -> None:
     assert POLICY.is_about("system:node:gpu-1", "system:nodes", "system:authenticated")
     assert not POLICY.is_about("system:serviceaccount:kcover-system:kcover-portal", "system:serviceaccounts")
