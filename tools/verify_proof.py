@@ -307,7 +307,9 @@ class Chain:
             claim(item["rescue"] != self._rescue, "hidden", "an entry of the rescue is shown as a digest only")
         else:
             self.unseen += 1
-        self._runs[-1] = self._runs[-1][0] + 1, True
+        count, is_shown = self._runs[-1]
+        claim(is_shown, "chain", "a run of entries is left out in part")
+        self._runs[-1] = count + 1, True
         return item
 
     def _leave_out(self, count: int) -> None:

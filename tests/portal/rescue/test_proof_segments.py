@@ -117,6 +117,20 @@ def test_only_what_exceeds_the_bound_is_left_out(monkeypatch: pytest.MonkeyPatch
     assert verified(shorter, published()).unseen > 0
 
 
+def test_no_entry_of_the_rescue_hides_in_a_gap_beside_digests() -> None:
+    """A gap is a whole run: with a digest before or after it, it would count as shown, whatever is in it."""
+    genuine = proof.unsigned(two_rescues())
+    links, first = genuine["segment"]["links"], genuine["segment"]["first"]
+    digests = {head["sequence"]: head["digest"] for head in published() if head["cluster"] == "c1"}
+    places = [place for place in range(1, len(links) - 1) if "verb" in links[place]]
+    beside = [place for place in places if not {"verb"} <= links[place - 1].keys() & links[place + 1].keys()]
+    assert any("verb" not in links[place + 1] for place in beside)
+    for place in beside:
+        forged = copy.deepcopy(genuine)
+        forged["segment"]["links"][place] = {"omitted": 1, "digest": digests[first + place]}
+        assert proofs.refusal(proofs.sign(forged), published()) == "chain", links[place]["verb"]
+
+
 def test_the_proof_over_a_log_of_an_older_portal_says_what_it_does_not_show() -> None:
     rescue = two_rescues()
     whole = proof.unsigned(rescue)
