@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from kcover.decisions import standby
-from kcover.nodes import marks
+from kcover.nodes import marks, probation_mark
 from kcover_portal.kube import port
 from kcover_portal.rescue import services
-from kcover_portal.rescue.models import Rescue
+from kcover_portal.rescue.models import Probation, Rescue
 from kcover_portal.rescue.queries import needs_person
 from tests.codes import codes_of
-from tests.portal.rescue import test_actions_standby as spares
+from tests.portal.rescue import agents, test_actions_standby as spares, test_probation
 from tests.portal.rescue.world import CORDON, HEAL, NODE, World
 
 pytestmark = pytest.mark.django_db
@@ -337,4 +337,23 @@ def test_a_standby_gets_back_only_what_the_assignment_changed() -> None:
     node = world.kube.get_node("spare-1")
     assert is_kept(node)
     assert spares.SPARE.items() <= node.labels.items()
+    world.uninstall()
+
+
+@pytest.mark.parametrize("number", [1, 999])  # of the coming probation, and of one that never was
+def test_a_forged_mark_of_a_probation_keeps_no_taint_away(number: int) -> None:
+    world = World(policy=test_probation.POLICY, nodes=2)
+    agents.comes_up(world)
+    test_probation.rebooted(world)
+    until = world.now + 999 * test_probation.DAY
+    forged = probation_mark.ProbationMark(probation=number, rescue=1, until=until, tainted=False).render()
+    written = {probation_mark.ANNOTATION: forged}
+    world.kube.objects.edit("Node", "", NODE, lambda found: found["metadata"]["annotations"].update(written))
+    world.until("succeeded")
+    world.sync()
+    assert test_probation.on_probation(world.kube.get_node(NODE))
+    row = Probation.objects.get()
+    assert row.began_at is not None
+    assert (row.until - row.began_at, row.marks["tainted"]) == (test_probation.DAY, True)
+    assert world.node().probation_until == row.until
     world.uninstall()

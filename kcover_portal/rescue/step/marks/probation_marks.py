@@ -48,19 +48,18 @@ def on(node: port.Node) -> ProbationMark | None:
 
 
 def put_on(row: Probation, kept: Found) -> port.DesiredChange:
-    """The change that begins the probation. ``kept`` gets the mark that the node then has."""
+    """The change that begins the probation. ``kept`` gets the mark that the node then has.
+
+    The live node alone says whether the taint is to be added: its kubelet may write a mark, but may not remove taints.
+    """
 
     def wanted(node: port.Node) -> port.NodeChange:
-        found = on(node)
-        if found is not None and found.probation == row.pk:  # an earlier call had its effect
-            kept.keep(found)
-            return port.NodeChange()
-        mark = _mark(row, node, before=found)
+        mark = _mark(row, node, before=on(node))
         kept.keep(mark)
         return port.NodeChange(
             labels={probation_mark.LABEL: probation_mark.LABEL_VALUE, STATE: probation_mark.STATE},
             annotations={probation_mark.ANNOTATION: mark.render()},
-            add_taints=(TAINT,) if mark.tainted else (),
+            add_taints=() if carries_taint(node) else (TAINT,),
         )
 
     return wanted
@@ -91,9 +90,10 @@ def carries_taint(node: port.Node) -> bool:
 
 
 def _mark(row: Probation, node: port.Node, *, before: ProbationMark | None) -> ProbationMark:
-    """The mark of a new probation. It takes over what an earlier one added."""
+    """The mark of a new probation. It takes over what an earlier one, or an earlier call, added."""
     if before is not None:
-        return replace(before, probation=row.pk, rescue=row.rescue_id, until=row.until)
+        tainted = before.tainted or not carries_taint(node)
+        return replace(before, probation=row.pk, rescue=row.rescue_id, until=row.until, tainted=tainted)
     marks = core_marks.read(core_marks.parse(node.annotations.get(core_marks.ANNOTATION, "")))
     state = node.labels.get(STATE)
     if marks is not None and STATE in marks.labels:
@@ -109,7 +109,11 @@ def _mark(row: Probation, node: port.Node, *, before: ProbationMark | None) -> P
 
 
 def note_began(row: Probation, mark: ProbationMark, *, actor: str, now: datetime) -> None:
-    """Writes that the node is on the probation, which ends an earlier one. Part of the caller's transaction."""
+    """Writes that the node is on the probation, which ends an earlier one. Part of the caller's transaction.
+
+    Its end is that of the row: the node's kubelet may write another one into the mark.
+    """
+    mark = replace(mark, until=row.until)
     Node.objects.select_for_update(no_key=True).get(pk=row.node_id)
     for earlier in probations.going_on().filter(node=row.node_id).exclude(pk=row.pk):
         note_ended(earlier, because=reasons.of("probation_renewed", rescue=str(row.rescue_id)), actor=actor, now=now)
