@@ -29,6 +29,11 @@ HAND_APPROVALS = (Cluster.HandApproval.NEVER, Cluster.HandApproval.MODE, Cluster
 SECOND_FACTORS = (Cluster.SecondFactor.OFF, Cluster.SecondFactor.APPROVERS, Cluster.SecondFactor.ALL)  # strictest last
 # What a change of one of these does depends on the others, so the second admin sees and confirms all of them.
 DECISION_SYSTEM = ("decision_mode", "decision_url", "decision_secret", "decision_timeout", "decision_fallback")
+# The settings that ``loosens_settings`` judges. A change of these can wait for another admin.
+JUDGED = (
+    *("mode", "hand_approval", "isolate_before_approval", "on_drain_timeout", "second_admin", "second_factor"),
+    *("acted_on_by", "action_lease", "job_recovery", "drills", *DECISION_SYSTEM, "topology"),
+)
 DECIDERS = {"policies": {"policies"}, "external": {"external"}, "both": {"policies", "external"}}
 JOB_RECOVERIES = ("off", "shadow", "approve", "enforce")  # strictest first
 SET, REPLACED, CLEARED = "set", "replaced", "cleared"  # in place of a secret

@@ -15,11 +15,13 @@ from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import cluster_settings, pending_changes, registry
 from kcover_portal.operate.settings_file import document
 from kcover_portal.operate.settings_file.document import ordered
-from kcover_portal.operate.settings_file.sections import REASON, ItemInvalid, Run, Section
+from kcover_portal.operate.settings_file.sections import REASON, ItemInvalid, Run, Section, acting
 from kcover_portal.runtime import queries as runtime
 from kcover_portal.runtime.models import Mode
 
 ACCESS: Final = registry.SECRETS
+# Where the portal acts, others wait for a person: whom it believes, what it runs on nodes, which tests it asks for.
+MAY_CHANGE: Final = (*pending_changes.JUDGED, "gpu_hour_price")
 # The JSON type of a setting by its column; a boolean is no number here.
 TYPES: Final[Sequence[tuple["type[models.Field[Any, Any]]", type, str]]] = (
     (models.BooleanField, bool, "true or false"),
@@ -97,12 +99,17 @@ class Clusters(Section[document.Cluster]):
         return self._guard(row, item, run, loosens=run.keep_modes) or bool(access or changes)
 
     def _may(self, row: Cluster, name: str, value: Any, run: Run) -> bool:
-        """Returns whether the setting of a cluster that was there may be changed: not if it loosens a limit."""
+        """Returns whether the setting of a cluster that was there may be changed: not if it may loosen a limit."""
         resumes = name == "mode" and row.mode == Mode.PAUSED
         if resumes and not (row.in_cluster or encryption.is_set(row, "kubeconfig")):
             run.notes.append(f"cluster {row.name}: stays paused until it has a kubeconfig")
             return False
-        if run.keep_modes or not (resumes or pending_changes.loosens_settings(row, {name: value})):
+        if run.keep_modes:
+            return True
+        if name not in MAY_CHANGE and row.name in acting(run):
+            run.notes.append(f"cluster {row.name}: {name} stays, because the portal acts there; see --keep-modes")
+            return False
+        if not (resumes or pending_changes.loosens_settings(row, {name: value})):
             return True
         run.notes.append(f"cluster {row.name}: {name} stays, because the other value loosens a limit; see --keep-modes")
         return False

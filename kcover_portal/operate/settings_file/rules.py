@@ -55,6 +55,8 @@ class Profiles(Section[document.Profile]):
         return [document.Profile(name=row.name, document=ordered(row.document)) for row in rows]
 
     def make(self, item: document.Profile, run: Run) -> None:
+        if not run.keep_modes and (clusters := acting(run)):
+            raise LeftOut(f"nodes would return by it in {', '.join(clusters)} at once; see --keep-modes")
         validation_profiles.change(item.name, item.document, reason=REASON, **run.by)
 
     def change(self, item: document.Profile, before: document.Profile, run: Run) -> bool:

@@ -225,25 +225,6 @@ ADMINS = frozenset(
         *("action_lease", "ledger_lease", "second_factor", "burn_in", "burn_in_profile"),
     }
 )
-# A change of these can wait for another admin.
-LOOSENS = (
-    "mode",
-    "hand_approval",
-    "isolate_before_approval",
-    "on_drain_timeout",
-    "second_admin",
-    "second_factor",
-    "acted_on_by",
-    "action_lease",
-    "job_recovery",
-    "drills",
-    "decision_mode",
-    "decision_url",
-    "decision_secret",
-    "decision_timeout",
-    "decision_fallback",
-    "topology",
-)
 
 
 class Clusters(base.ReadViewSet[Cluster]):
@@ -308,8 +289,8 @@ class Clusters(base.ReadViewSet[Cluster]):
         if loosens or not _tightens(cluster, body):
             step_up(request)
         if loosens and pending_changes.needs_second(cluster):
-            for name in set(body).difference(LOOSENS):
-                raise FieldError(name, reasons.of("change_apart", names=", ".join(LOOSENS)))
+            for name in set(body).difference(pending_changes.JUDGED):
+                raise FieldError(name, reasons.of("change_apart", names=", ".join(pending_changes.JUDGED)))
             return changes.ask(request, cluster, "settings", body, reason=reason)
         pending_changes.change(
             cluster,

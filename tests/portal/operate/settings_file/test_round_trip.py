@@ -8,6 +8,7 @@ from django.core.management import CommandError, call_command
 
 from kcover_portal.accounts.models import Passkey, RecoveryCode, RoleBinding, TotpDevice, User
 from kcover_portal.audit_stream.models import Sink
+from kcover_portal.checks.models import ValidationProfile
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.ledger.models import Entry
@@ -288,3 +289,20 @@ def test_an_update_changes_no_source_or_driver_at_work_but_can_disable_it(filled
     source, driver = Source.objects.get(name="loki"), Driver.objects.get()
     assert (source.enabled, source.settings["interval"]) == (False, 20)
     assert (driver.enabled, driver.username) == (False, "admin")
+
+
+def test_an_update_changes_nothing_by_which_nodes_of_a_cluster_that_acts_are_judged(filled: Cluster) -> None:
+    text = json.loads(exported())
+    [its] = [one["settings"] for one in text["clusters"] if one["name"] == "east"]
+    trusting = {"event_namespace": "tenant", "job_image": "registry.example/other:1", "burn_in": "off"}
+    its.update(trusting, gpu_hour_price="3")
+    text["profiles"][0]["document"].update(checks=[{"check": "remapped", "required": True}])
+    changed = json.dumps(text)
+    imported(changed, update=True)
+    east, profile = Cluster.objects.get(name="east"), ValidationProfile.objects.get()
+    assert not trusting.items() & {name: getattr(east, name) for name in trusting}.items()
+    assert (east.gpu_hour_price, len(profile.document["checks"]) > 1) == (3, True)
+    imported(changed, update=True, keep_modes=True)
+    east = Cluster.objects.get(name="east")
+    assert {name: getattr(east, name) for name in trusting} == trusting
+    assert len(ValidationProfile.objects.get().document["checks"]) == 1
