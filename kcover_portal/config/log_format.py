@@ -23,7 +23,8 @@ _LINK = re.compile(r"(/(?:approve|wall)/)#?[^\s\"'?&<>]+")
 _UNPRINTED = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
-def _printed(text: str) -> str:
+def printed(text: str) -> str:
+    """Returns the text on one line, with its control characters written as Python writes them."""
     return _UNPRINTED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
@@ -35,12 +36,12 @@ class Redacted(logging.Formatter):
         return _redacted(super().format(record))
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """Returns the line with its control characters written as Python writes them, so that no text is a line."""
-        return _printed(super().formatMessage(record))
+        """Returns the line so that no text in it is another one."""
+        return printed(super().formatMessage(record))
 
     def formatException(self, ei: Any) -> str:
         """Returns the traceback; what an error quotes begins no line."""
-        return "\n".join(f"  {_printed(line)}" for line in super().formatException(ei).split("\n"))
+        return "\n".join(f"  {printed(line)}" for line in super().formatException(ei).split("\n"))
 
 
 class JsonLine(logging.Formatter):

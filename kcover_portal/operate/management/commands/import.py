@@ -8,13 +8,17 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
+from kcover_portal.config.log_format import printed
 from kcover_portal.lib.shell_actor import shell_actor
 from kcover_portal.operate.settings_file import passphrases, transfer
 from kcover_portal.operate.settings_file.document import FileInvalid
 
 
 class Command(BaseCommand):
-    """Imports a file, all or nothing, and says what it created, changed and left alone."""
+    """Imports a file, all or nothing, and says what it created, changed and left alone.
+
+    Names that nobody has checked yet are among it, so control characters are escaped.
+    """
 
     help = "set up clusters, people, policies and what else a file of export has; all or nothing"
 
@@ -44,12 +48,12 @@ class Command(BaseCommand):
                 now=timezone.now(),
             )
         except FileInvalid as error:
-            raise CommandError(f"nothing was imported: {error}") from error
+            raise CommandError(f"nothing was imported: {printed(str(error))}") from error
         for verb, names in (("create", outcome.created), ("change", outcome.changed), ("leave", outcome.left)):
             for name in names:
-                self.stdout.write(f"{verb}\t{name}")
+                self.stdout.write(f"{verb}\t{printed(name)}")
         for note in outcome.notes:
-            self.stdout.write(f"note\t{note}")
+            self.stdout.write(f"note\t{printed(note)}")
         self._sum_up(outcome, options)
 
     def _sum_up(self, outcome: transfer.Outcome, options: dict[str, Any]) -> None:

@@ -191,6 +191,23 @@ def test_the_commands(filled: Cluster, tmp_path: Path, capsys: pytest.CaptureFix
         by_command("import", tmp_path, text, "--passphrase-file", str(words))
 
 
+@pytest.mark.parametrize("update", [False, True])
+def test_a_file_writes_no_lines_of_its_own(
+    filled: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str], *, update: bool
+) -> None:
+    """Escape sequences could hide from the reader of a dry run that it makes an admin."""
+    text = json.loads(exported())
+    text["clusters"][0]["settings"]["\x1b[2J\u202e\n0 created, 0 changed, 0 left, 9 equal"] = 1
+    capsys.readouterr()
+    try:
+        by_command("import", tmp_path, json.dumps(text), "--dry-run", *(["--update"] if update else []))
+        shown = capsys.readouterr().out
+    except CommandError as refusal:
+        shown = f"{refusal}\n"
+    assert "\\x1b[2J\\u202e\\n0 created" in shown
+    assert all(line.isprintable() for line in shown.replace("\t", " ").splitlines())
+
+
 def test_a_weak_passphrase_is_refused(tmp_path: Path) -> None:
     words = tmp_path / "passphrase"
     words.write_text("short")
