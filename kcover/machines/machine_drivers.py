@@ -244,3 +244,21 @@ def same_machine(one: str, other: str) -> bool | None:
         return None  # "not present" and "not set"
     orders = (right.bytes, right.bytes_le)
     return left.bytes in (*orders, *(order[::-1] for order in orders))
+
+
+def instance(provider_id: str) -> str:
+    """What a receiver takes a ``providerID`` for: its last part, in lower case; "" if it has none."""
+    return next(reversed(_parts(provider_id)), "")
+
+
+def same_instance(one: str, other: str) -> bool:
+    """Returns whether a receiver could take two ``providerID`` for one: the last part of one is in the other.
+
+    A node states its own. Case, and what stands behind the instance, must not tell it from its neighbour's.
+    """
+    left, right = _parts(one), _parts(other)
+    return bool(left and right) and (left[-1] in right or right[-1] in left)
+
+
+def _parts(provider_id: str) -> list[str]:
+    return [part for part in re.split(r"[^a-z0-9._-]+", provider_id.casefold()) if part]

@@ -80,3 +80,13 @@ def test_settings_of_the_command_line_are_canonical() -> None:
         "table": {"gpu-1": "https://one.example"},
     }
     assert machine_drivers.read("redfish", {"timeout": None}, url="https://{node}.example") == {}
+
+
+@pytest.mark.parametrize("stated", ["", "/", "?x", " ", "#", "%2f"])
+def test_a_provider_id_is_told_from_no_other_by_what_stands_around_the_instance(stated: str) -> None:
+    victims = "aws:///eu-1a/i-0victim"
+    for one in (f"{victims}{stated}", f"{victims}{stated}".upper(), f"i-0victim{stated}"):
+        assert machine_drivers.same_instance(one, victims)
+        assert machine_drivers.same_instance(victims, one)
+    assert not machine_drivers.same_instance(f"aws:///eu-1a/i-1{stated}", victims)
+    assert not machine_drivers.same_instance(stated, victims)

@@ -6,8 +6,6 @@ from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
-from django.db.models import Q
-
 from kcover import reasons
 from kcover.machines import machine_drivers
 from kcover_portal.encryption import SecretUnreadable
@@ -103,12 +101,15 @@ class Controller:
         for key, uuid in others.exclude(system_uuid="").values_list("pk", "system_uuid"):
             if machine_drivers.same_machine(uuid, self.node.system_uuid):
                 self._refuse_shared(others.get(pk=key), self.node.system_uuid)
-        instance = self.node.provider_id.rpartition("/")[2]  # what a receiver takes of it
-        if self.is_requested and instance:
-            if instance == self.node.name:  # as of k3s; other clusters may have the name, too
-                others = others.filter(cluster=self.row.cluster)
-            for other in others.filter(Q(provider_id=instance) | Q(provider_id__endswith=f"/{instance}")):
-                self._refuse_shared(other, self.node.provider_id)
+        if not self.is_requested or not self.node.provider_id:
+            return
+        if (
+            machine_drivers.instance(self.node.provider_id) == self.node.name
+        ):  # as of k3s; others may have the name, too
+            others = others.filter(cluster=self.row.cluster)
+        for key, provider in others.exclude(provider_id="").values_list("pk", "provider_id"):
+            if machine_drivers.same_instance(provider, self.node.provider_id):
+                self._refuse_shared(others.get(pk=key), self.node.provider_id)
 
     def _refuse_shared(self, other: Node, identity: str) -> None:
         """Raises Unusable. Who may read it may not know the other cluster."""

@@ -36,9 +36,9 @@ class Thief(World):
         self.sync()
         self.report()
 
-    def steal_provider_id(self, machine: str) -> None:
+    def steal_provider_id(self, machine: str, *, behind: str) -> None:
         """The API server lets a kubelet state the providerID when it registers, and once while there is none."""
-        another_form = machine.replace("eu-1a", "")  # of the same instance
+        another_form = machine.replace("eu-1a", "") + behind  # of the same instance
 
         def state(found: dict[str, Any], stated: str) -> None:
             found.setdefault("spec", {})["providerID"] = stated
@@ -87,7 +87,8 @@ def test_a_machine_that_two_nodes_state_is_left_alone(settings: Any, kind: str) 
 
 
 @pytest.mark.parametrize("provider", ["aws:///eu-1a/i-0victim", f"k3s://{NODE}"])
-def test_no_request_names_an_instance_that_two_nodes_state(settings: Any, provider: str) -> None:
+@pytest.mark.parametrize("behind", ["", "/"])
+def test_no_request_names_an_instance_that_two_nodes_state(settings: Any, provider: str, behind: str) -> None:
     """A cloud was asked to power-cycle the neighbour's instance."""
     settings.KCOVER_OUTGOING_HOSTS = ("127.0.0.1",)
     world, other = Thief(), OtherSystem(SECRET)
@@ -98,7 +99,7 @@ def test_no_request_names_an_instance_that_two_nodes_state(settings: Any, provid
             actor="user:ann",
             now=world.now,
         )
-        world.steal_provider_id(provider)
+        world.steal_provider_id(provider, behind=behind)
         assert world.until_held() == "machine_uuid_shared"
         assert other.calls == 0
     finally:
