@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -61,7 +62,7 @@ class PerformanceReader:
         over = slow | {place for place, row in rows.items() if row.past.get("over") and place in running}
         for place, own in _by_job(series, runs).items():
             reading = self._reading(running[place], own, hardware, now=now)
-            if reading is None or not (place in rows or self._has_room(rows, running, more=len(made))):
+            if reading is None or not (place in rows or self._has_room(rows, running, place, made=made)):
                 continue
             row = rows.get(place) or self._new(place, now=now)
             before = Past.from_json(row.past)
@@ -80,14 +81,25 @@ class PerformanceReader:
             doorbell.publish("job", 0, cluster=self.cluster.name)
         return changes
 
-    def _has_room(self, rows: dict[Place, JobPerformance], running: Collection[Place], *, more: int) -> bool:
-        """Returns whether a row may be added. The oldest one of a job that does not run any more makes room."""
-        if len(rows) + more < MAX_JOBS:
+    def _has_room(
+        self, rows: dict[Place, JobPerformance], running: Collection[Place], place: Place, *, made: list[JobPerformance]
+    ) -> bool:
+        """Returns whether a row may be added. The oldest one of a job that does not run any more makes room.
+
+        If all run, the namespace with the most rows does: one with many jobs takes no place from the others.
+        """
+        if len(rows) + len(made) < MAX_JOBS:
             return True
-        ended = [place for place, row in rows.items() if place not in running and row.slow_since is None]
-        if not ended:
+        normal = [one for one, row in rows.items() if row.slow_since is None]
+        if not (leaving := [one for one in normal if one not in running]):
+            count = Counter((*(namespace for namespace, _, _ in rows), *(row.namespace for row in made)))
+            largest, most = count.most_common(1)[0]
+            if most > count[place[0]] + 1:
+                leaving = [one for one in normal if one[0] == largest]
+        if not leaving:
             return False
-        rows.pop(min(ended, key=lambda place: rows[place].seen_at)).delete()
+        row = rows.pop(min(leaving, key=lambda one: rows[one].seen_at))
+        JobPerformance.objects.filter(pk=row.pk).delete()  # it may have been judged, and keeps its key for the update
         return True
 
     def _new(self, place: Place, *, now: datetime) -> JobPerformance:

@@ -6,6 +6,8 @@ from datetime import timedelta
 
 import pytest
 
+from kcover.jobs.performance import Limits
+from kcover.sources.job_series import JobSeries
 from kcover_portal.accounts.queries import Scope
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
@@ -148,6 +150,30 @@ def test_a_job_that_ended_makes_room_for_another(training: Training, monkeypatch
         )
     training.read(2)
     assert set(JobPerformance.objects.values_list("name", flat=True)) == {"old-0", "llm"}
+
+
+def test_a_namespace_with_many_jobs_takes_no_place_from_another(
+    world: JobWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(performance, "MAX_JOBS", 4)
+    names = [("many", f"job-{number}") for number in range(6)]
+    for others in ([], [("b", "job")], [("b", "job"), ("c", "job")]):
+        runs = [
+            queries.JobRun(
+                namespace=namespace, kind="Job", name=name, version="", attempt="", pods={name: "gpu-1"}, is_up=True
+            )
+            for namespace, name in (*names, *others)
+        ]
+        series = [
+            JobSeries(namespace=run.namespace, pod=run.name, job="", node="", shape="", value=1.0) for run in runs
+        ]
+        reader = job_services.PerformanceReader(
+            cluster=world.cluster, source="s", asked="", is_rate=False, limits=Limits()
+        )
+        world.now += EVERY
+        reader.take(series, runs, now=world.now)
+        found = sorted(JobPerformance.objects.values_list("namespace", flat=True))
+        assert found == [*(namespace for namespace, _ in others), *["many"] * (4 - len(others))]
 
 
 def test_a_node_that_comes_in_and_slows_the_whole_job_is_accused(training: Training) -> None:
