@@ -13,6 +13,8 @@ from kcover_portal.operate.settings_file.sections import REASON, ItemInvalid, Ru
 
 PASSWORD: Final = "password"
 FIELDS: Final = moved_accounts.FIELDS
+# The most that checking a hash may cost: anybody can ask for it, by a wrong password. Memory in KiB.
+COSTS: Final = {"memory_cost": 128 * 1024, "time_cost": 10, "parallelism": 8, "iterations": 3_000_000}
 
 
 class Roles(Section[document.CustomRole]):
@@ -168,6 +170,9 @@ def _fields(item: document.Person) -> dict[str, str]:
 
 def _check_hash(value: Any) -> None:
     try:
-        identify_hasher(value)
+        found = identify_hasher(value).decode(value)
     except (TypeError, ValueError, AttributeError) as error:
         raise ItemInvalid(".secrets.password", "is no hash of a password that this portal knows") from error
+    for name, most in COSTS.items():
+        if found.get(name, 0) > most:
+            raise ItemInvalid(".secrets.password", f"costs too much to check; {name} must be at most {most}")

@@ -2,8 +2,10 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+from django.contrib.auth.hashers import make_password
 from django.core.management import CommandError, call_command
 
 from kcover_portal.accounts.models import Passkey, RecoveryCode, RoleBinding, TotpDevice, User
@@ -17,6 +19,7 @@ from kcover_portal.notify.models import Channel
 from kcover_portal.operate.settings_file import document
 from kcover_portal.operate.settings_file.document import FileInvalid
 from kcover_portal.policies import queries as policies
+from kcover_portal.settings import PASSWORD_HASHERS as REAL_HASHERS
 from kcover_portal.sources.models import Source
 from tests.portal.operate.settings_file.world import (
     KUBECONFIG,
@@ -206,6 +209,26 @@ def test_a_file_writes_no_lines_of_its_own(
         shown = f"{refusal}\n"
     assert "\\x1b[2J\\u202e\\n0 created" in shown
     assert all(line.isprintable() for line in shown.replace("\t", " ").splitlines())
+
+
+@pytest.mark.parametrize(
+    "costly",
+    [
+        "argon2$argon2id$v=19$m=4194304,t=2,p=1$c29tZXNhbHQxMjM0NTY$RdescudvJCsgt3ub+b4dWRWJTmaasVFBjAVbG0wuY7M",
+        "argon2$argon2id$v=19$m=19456,t=1000,p=1$c29tZXNhbHQxMjM0NTY$RdescudvJCsgt3ub+b4dWRWJTmaasVFBjAVbG0wuY7M",
+        "pbkdf2_sha256$2000000000$abcdefghijkl$MTIzNDU2Nzg5MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTI=",
+    ],
+)
+def test_no_hash_costs_more_to_check_than_one_of_a_portal(filled: Cluster, settings: Any, costly: str) -> None:
+    """Anybody can ask for the check, by a wrong password."""
+    settings.PASSWORD_HASHERS = [*settings.PASSWORD_HASHERS, *REAL_HASHERS]
+    User.objects.filter(username="bob").update(password=make_password("a long password 2", hasher=costly.split("$")[0]))
+    assert imported(exported(secrets=True)).same
+    User.objects.filter(username="bob").update(password=costly)
+    text = exported(secrets=True)
+    empty()
+    with pytest.raises(FileInvalid, match=r"\$\.people\[1\]\.secrets\.password"):
+        imported(text)
 
 
 def test_a_weak_passphrase_is_refused(tmp_path: Path) -> None:
