@@ -103,9 +103,7 @@ class Controller:
                 self._refuse_shared(others.get(pk=key), self.node.system_uuid)
         if not self.is_requested or not self.node.provider_id:
             return
-        if (
-            machine_drivers.instance(self.node.provider_id) == self.node.name
-        ):  # as of k3s; others may have the name, too
+        if machine_drivers.instance(self.node.provider_id) == self.node.name:  # as of k3s, in any of several clusters
             others = others.filter(cluster=self.row.cluster)
         for key, provider in others.exclude(provider_id="").values_list("pk", "provider_id"):
             if machine_drivers.same_instance(provider, self.node.provider_id):
