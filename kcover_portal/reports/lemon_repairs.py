@@ -16,6 +16,7 @@ from kcover.reports import lemons
 from kcover.reports.lemons import Lemon
 from kcover_portal.accounts.models import Role
 from kcover_portal.accounts.queries import Scope
+from kcover_portal.config import log_context
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.repairs import queries as desk, services as repairs
 from kcover_portal.repairs.models import Repair
@@ -70,16 +71,21 @@ def report_lemons(*, now: datetime) -> list[Repair]:
     """
     made: list[Repair] = []
     for cluster in Cluster.objects.filter(lemon_repairs=True).order_by("name"):
-        due = [
-            (lemon, outlook)
-            for lemon, outlook in with_outlooks(reliability.nodes_that_fail(Scope.of(cluster), cluster, now=now))
-            if outlook.due
-        ]
-        room = min(MAX_REPORTS, MAX_UNANSWERED - _unanswered(cluster)) if due else 0
-        if len(due) > room:
-            log.warning("cluster %s: %d repairs of lemons are due, room for %d", cluster.name, len(due), max(room, 0))
-        made += _report(due[: max(room, 0)], now=now)
+        with log_context.bound(cluster=cluster.name):
+            made += _report_in(cluster, now=now)
     return made
+
+
+def _report_in(cluster: Cluster, *, now: datetime) -> list[Repair]:
+    due = [
+        (lemon, outlook)
+        for lemon, outlook in with_outlooks(reliability.nodes_that_fail(Scope.of(cluster), cluster, now=now))
+        if outlook.due
+    ]
+    room = min(MAX_REPORTS, MAX_UNANSWERED - _unanswered(cluster)) if due else 0
+    if len(due) > room:
+        log.warning("cluster %s: %d repairs of lemons are due, room for %d", cluster.name, len(due), max(room, 0))
+    return _report(due[: max(room, 0)], now=now)
 
 
 def _unanswered(cluster: Cluster) -> int:

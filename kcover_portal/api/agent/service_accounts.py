@@ -38,6 +38,7 @@ from kcover_portal.api.agent import jwt_claims
 from kcover_portal.api.agent.credentials import Credential
 from kcover_portal.api.agent.group_commit import QueueFull
 from kcover_portal.api.agent.problem_responses import Refusal
+from kcover_portal.config import log_context
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.kube import port
@@ -274,11 +275,12 @@ def _require_allowed(account: str, *, named: str = "") -> None:
 
 def _list_pods(cluster: Cluster, pods: _Pods) -> None:
     """Lists a cluster's agent pods; runs in a thread."""
-    try:
-        with pods.guard:
-            pods.look(fleet.connect(cluster))
-    except port.KubeError as error:
-        log.warning("cannot list the agent pods of cluster %s: %s", cluster.name, error)
+    with log_context.bound(cluster=cluster.name):
+        try:
+            with pods.guard:
+                pods.look(fleet.connect(cluster))
+        except port.KubeError as error:
+            log.warning("cannot list the agent pods of cluster %s: %s", cluster.name, error)
 
 
 def _clusters() -> dict[str, Cluster]:

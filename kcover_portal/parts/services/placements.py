@@ -12,6 +12,7 @@ from django.db import IntegrityError, transaction
 
 from kcover.machines import parts
 from kcover.machines.parts import Seen
+from kcover_portal.config import log_context
 from kcover_portal.fleet.models import Hardware
 from kcover_portal.lib import doorbell
 from kcover_portal.parts import queries
@@ -38,14 +39,21 @@ def record_changed(*, now: datetime, monotonic: Callable[[], float] = time.monot
     for hardware in queries.unrecorded().select_related("node__cluster").order_by("changed_at", "pk")[:MAX_NODES]:
         if monotonic() >= end:
             break
-        try:
-            _record(hardware, now=now)
-            done += 1
-        except _Outdated:
-            log.info("parts of node %s: the inventory changed meanwhile", hardware.node.name)
-        except IntegrityError:  # one node must not keep the others from being recorded
-            log.exception("parts of node %s: not recorded; the next sweep tries again", hardware.node.name)
+        with log_context.bound(cluster=hardware.node.cluster.name, node=hardware.node.name):
+            done += _is_recorded(hardware, now=now)
     return done
+
+
+def _is_recorded(hardware: Hardware, *, now: datetime) -> bool:
+    try:
+        _record(hardware, now=now)
+    except _Outdated:
+        log.info("parts of node %s: the inventory changed meanwhile", hardware.node.name)
+        return False
+    except IntegrityError:  # one node must not keep the others from being recorded
+        log.exception("parts of node %s: not recorded; the next sweep tries again", hardware.node.name)
+        return False
+    return True
 
 
 @transaction.atomic

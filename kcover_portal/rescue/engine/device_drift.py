@@ -15,6 +15,7 @@ from kcover import audit, reasons
 from kcover.actions import quarantine_device
 from kcover.nodes import marks as core_marks
 from kcover.plans import lifecycle
+from kcover_portal.config import log_context
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.kube import port
@@ -46,17 +47,22 @@ def look(*, now: datetime) -> None:
     for cluster, rescues in by_cluster.items():
         if fleet.mode_of(cluster)[0] in fleet.MODES_WITHOUT_WRITES:
             continue
-        try:
-            kube = fleet.connect(cluster)
-            kind = device_rules.served(kube)
-            present = {one.name for one in kube.custom_objects(kind)} if kind is not None else set()
-        except port.KubeError as error:
-            log.info("%s: rules of devices were not checked: %s", cluster.name, error)
-            continue
-        for rescue in rescues:
-            gone = _gone(rescue, present)
-            if gone:
-                _note(rescue, gone, now=now)
+        with log_context.bound(cluster=cluster.name):
+            _look_in(cluster, rescues, now=now)
+
+
+def _look_in(cluster: Cluster, rescues: Sequence[Rescue], *, now: datetime) -> None:
+    try:
+        kube = fleet.connect(cluster)
+        kind = device_rules.served(kube)
+        present = {one.name for one in kube.custom_objects(kind)} if kind is not None else set()
+    except port.KubeError as error:
+        log.info("%s: rules of devices were not checked: %s", cluster.name, error)
+        return
+    for rescue in rescues:
+        gone = _gone(rescue, present)
+        if gone:
+            _note(rescue, gone, now=now)
 
 
 def _gone(rescue: Rescue, present: set[str]) -> list[Pair]:

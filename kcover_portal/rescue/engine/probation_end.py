@@ -14,6 +14,7 @@ from django.db import transaction
 from kcover import audit, reasons
 from kcover.nodes import probation_mark
 from kcover.plans import lifecycle
+from kcover_portal.config import log_context
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
 from kcover_portal.kube import port
@@ -47,6 +48,11 @@ def end(pk: int, *, clock: Callable[[], datetime]) -> None:
     if row.began_at is None and row.rescue.state in lifecycle.OPEN_RESCUE:
         _look_again(row, after=PLANNED_LOOK, now=now)  # its rescue may still return the node
         return
+    with log_context.bound(cluster=row.node.cluster.name, node=row.node.name):
+        _end_due(row, clock=clock)
+
+
+def _end_due(row: Probation, *, clock: Callable[[], datetime]) -> None:
     try:
         with node_lock.acquire(row.node, clock=clock) as lock:
             because = _end(row, lock, clock=clock)
@@ -72,14 +78,19 @@ def note_removed_by_hand(nodes: Collection[Node], *, now: datetime) -> None:
     for row in probations.going_on().filter(node__in=nodes):
         if fleet.mode_of(row.node.cluster)[0] in fleet.MODES_WITHOUT_WRITES:
             continue
-        try:
-            live = fleet.connect(row.node.cluster).get_node(row.node.name)  # because the watch may only be late
-        except port.KubeError as error:
-            log.info("%s: its probation was not reconciled: %s", row.node.name, error)
-            continue
-        mark = probation_mark.read(row.marks)
-        if live.uid == row.node_uid and mark is not None and mark.tainted and not probation_marks.carries_taint(live):
-            probation_marks.end_early(row, because=reasons.of("probation_removed_by_hand", node=live.name), now=now)
+        with log_context.bound(cluster=row.node.cluster.name, node=row.node.name):
+            _note_if_removed(row, now=now)
+
+
+def _note_if_removed(row: Probation, *, now: datetime) -> None:
+    try:
+        live = fleet.connect(row.node.cluster).get_node(row.node.name)  # because the watch may only be late
+    except port.KubeError as error:
+        log.info("%s: its probation was not reconciled: %s", row.node.name, error)
+        return
+    mark = probation_mark.read(row.marks)
+    if live.uid == row.node_uid and mark is not None and mark.tainted and not probation_marks.carries_taint(live):
+        probation_marks.end_early(row, because=reasons.of("probation_removed_by_hand", node=live.name), now=now)
 
 
 def without_taint(nodes: Iterable[Node]) -> list[Node]:

@@ -12,6 +12,7 @@ from django.db import transaction
 
 from kcover import audit, reasons
 from kcover.nodes import marks as core_marks
+from kcover_portal.config import log_context
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.kube import port
@@ -40,7 +41,9 @@ def reconcile(*, now: datetime) -> int:
             continue
         for node in queries.at_odds().filter(cluster=cluster).select_related("cluster").order_by("?")[:MAX_NODES]:
             looked += 1
-            if not _check_node(node, now=now):
+            with log_context.bound(cluster=cluster.name, node=node.name):
+                answered = _check_node(node, now=now)
+            if not answered:
                 break
     device_drift.look(now=now)
     burn_ins.begin_due(now=now)

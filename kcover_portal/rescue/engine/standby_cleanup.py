@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from kcover import audit, reasons
+from kcover_portal.config import log_context
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.kube import port
 from kcover_portal.ledger import services as ledger
@@ -31,7 +32,10 @@ def tidy(*, clock: Callable[[], datetime]) -> int:
     rows = list(standbys.left_over())
     if not rows or not leases.acquire(NAME, holder=holder, until=now + LEASE_TIME, now=now):
         return 0
-    given_back = [_give_back(row, clock=clock) for row in rows]
+    given_back = []
+    for row in rows:
+        with log_context.bound(cluster=row.spare.cluster.name, node=row.spare.name):
+            given_back.append(_give_back(row, clock=clock))
     if False not in given_back:
         leases.release(NAME, holder=holder, now=clock())
     return given_back.count(True)

@@ -25,6 +25,7 @@ from kcover.actions import validate
 from kcover.reasons import Reason
 from kcover.values import back_off
 from kcover.values.kube_names import ObjectName
+from kcover_portal.config import log_context
 from kcover_portal.fleet import queries as fleet, services as fleet_services
 from kcover_portal.kube import port
 from kcover_portal.ledger import services as ledger
@@ -67,6 +68,11 @@ def withdraw(step_id: int, *, clock: Callable[[], datetime]) -> None:
     if not Step.objects.filter(pk=step_id, withdraw_at__lte=now).update(withdraw_at=now + lease.TIME):
         return
     step = Step.objects.select_related("rescue__node", "rescue__cluster").get(pk=step_id)
+    with log_context.bound(rescue=step.rescue.pk, node=step.rescue.node.name, cluster=step.rescue.cluster.name):
+        _withdraw_due(step, clock=clock, now=now)
+
+
+def _withdraw_due(step: Step, *, clock: Callable[[], datetime], now: datetime) -> None:
     mode, why = fleet.mode_now(step.rescue.cluster)
     if mode in fleet.MODES_WITHOUT_WRITES:
         _retry_later(step, seconds=HOLD_POLL_SECONDS, why=recheck_guards.silent(mode, why), failed=False, now=now)

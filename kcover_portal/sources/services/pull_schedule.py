@@ -15,6 +15,7 @@ from kcover import reasons
 from kcover.sources.observation import Unreadable
 from kcover.values import back_off
 from kcover_portal import encryption
+from kcover_portal.config import log_context
 from kcover_portal.fleet.services import storable_values
 from kcover_portal.lib import doorbell
 from kcover_portal.runtime.services import leases
@@ -79,7 +80,8 @@ def pull(source_id: int, *, clock: Clock) -> None:
         rows = Source.objects.select_related("cluster").filter(pk=source_id, enabled=True)
         source = rows.first() if leads else None
         if source is not None and (source.due_at is None or source.due_at <= clock()):
-            _read(source, clock=clock)
+            with log_context.bound(cluster=source.cluster.name):
+                _read(source, clock=clock)
 
 
 def _read(source: Source, *, clock: Clock) -> None:

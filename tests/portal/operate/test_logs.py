@@ -4,11 +4,12 @@ import io
 import json
 import logging
 import os
+import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,12 @@ from kcover_portal.kube import port
 from kcover_portal.ledger import services as ledger
 from kcover_portal.operate import watcher
 from kcover_portal.policies import tasks as policies
+from kcover_portal.rescue import services as rescue
+from kcover_portal.sources.models import Source
+from kcover_portal.sources.services import pull_schedule
 from tests import moment
 from tests.kube_fake import FakeCluster
-from tests.portal.rescue.world import NODE, World
+from tests.portal.rescue.world import CORDON, NODE, World
 
 ROOT = Path(__file__).parents[3]
 log = logging.getLogger("kcover_portal.test")
@@ -212,6 +216,33 @@ def test_a_task_that_cannot_read_a_cluster_names_it() -> None:
         policies.read_objects_of(world.cluster.pk)
     (line,) = lines()
     assert line["cluster"] == world.cluster.name
+
+
+@pytest.mark.django_db
+def test_a_source_that_cannot_be_read_is_a_line_with_its_cluster() -> None:
+    world = World()
+    with closing(socket.create_server(("127.0.0.1", 0))) as free:
+        url = f"http://127.0.0.1:{free.getsockname()[1]}"  # nobody listens there in a moment
+    source = Source.objects.create(
+        cluster=world.cluster, name="metrics", kind="prometheus", url=url, created_at=world.now
+    )
+    with written_by("kcover_portal.sources.services.pull_schedule") as lines:
+        pull_schedule.pull(source.pk, clock=world.clock)
+    (line,) = lines()
+    assert line["cluster"] == world.cluster.name
+
+
+@pytest.mark.django_db
+def test_a_node_that_cannot_be_reconciled_is_a_line_with_its_name_and_cluster() -> None:
+    world = World(policy=CORDON)
+    world.fault(62)
+    world.work()
+    world.kube.objects.edit("Node", "", NODE, lambda node: node["metadata"].update(annotations={}))
+    world.sync()
+    world.kube.fail("get_node", port.Unavailable("down"))
+    with written_by("kcover_portal.rescue.engine.reconcile") as lines:
+        rescue.reconcile(now=world.now)
+    assert [(line["cluster"], line["node"]) for line in lines()] == [(world.cluster.name, NODE)]
 
 
 def test_the_thread_of_a_follower_names_its_cluster() -> None:
