@@ -1,10 +1,11 @@
 """The headline figures of a report, each beside the one of the period before."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from django.utils.translation import gettext as _
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _, gettext_lazy
 
 from kcover.reports.intervals import Share
 from kcover.reports.records import HOUR
@@ -14,6 +15,39 @@ from kcover.reports.survival import Times
 from kcover_portal.console.reads.report_words import count, duration, percent
 
 Read = Callable[[Figures], Any]
+MEANINGS: Final[Mapping[str, Promise]] = {
+    "faults": gettext_lazy("Incidents of nodes with GPUs that were opened in the period."),
+    "detection": gettext_lazy("From the line in the node's log, by the node's clock, to the incident."),
+    "recovery": gettext_lazy(
+        "From the opening of an incident to its closing. What has not recovered lasts at least until the end "
+        "of the period, so it makes these times longer."
+    ),
+    "between": gettext_lazy(
+        "GPUs times the hours in which the cluster listed them, divided by faults. The range is Byar's 95 % interval."
+    ),
+    "success": gettext_lazy(
+        "Of the automatic rescues that succeeded or failed, those that succeeded and left the node in service. "
+        "Cancelled ones do not count."
+    ),
+    "automation": gettext_lazy(
+        "Of all rescues that left the node in service, those that nobody opened, approved, retried or skipped by hand."
+    ),
+    "false": gettext_lazy(
+        "Of the automatic isolations, those without a repair of any kind and without a fault of the node "
+        "in the 24 hours after them."
+    ),
+    "again": gettext_lazy(
+        "Of the reboots and power cycles, those that followed another one of the same node within 24 hours."
+    ),
+    "lost": gettext_lazy(
+        "Hours of GPUs on nodes that the portal isolates, and of GPUs with an open fatal or critical fault."
+    ),
+    "cost": gettext_lazy(
+        "Lost GPU hours times the price of the cluster. Without a price of each cluster there is no cost."
+    ),
+    "approval": gettext_lazy("From the request for an approval, or the opening of the rescue, to the approval."),
+    "restart": gettext_lazy("From the order to restart a training job until it was done."),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +63,11 @@ class Tile:
     before: str
     change: int | None
     better: bool | None
+
+    @property
+    def meaning(self) -> Promise:
+        """How the figure is counted."""
+        return MEANINGS[self.name]
 
 
 def tiles(report: Report) -> list[Tile]:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from datetime import datetime, timedelta
 from io import StringIO
 from typing import Any
@@ -15,6 +16,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from django.utils.html import escape
 
+from kcover_portal.console.reads import report_figures
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import Incident, Occurrence
 from kcover_portal.ledger.models import Entry
@@ -174,7 +176,8 @@ def test_the_page_and_its_files_show_the_report(cluster: Cluster) -> None:
         healed(node(cluster, "gpu-1") if day == 2 else Node.objects.get(name="gpu-1"), day * DAY)
     api = person("vera", "viewer", timezone.now())
     page = api.client.get("/reports/?period=90d").content.decode()
-    for part in ('id="figure-cost"', "Xid 79", "/nodes/east/gpu-1/", 'id="twin-out"', "/reports/groups.csv?period=90d"):
+    assert re.findall(r'id="figure-([a-z]+)"', page) == list(report_figures.MEANINGS)
+    for part in ('id="meanings"', 'id="figure-cost"', "Xid 79", "/nodes/east/gpu-1/", 'id="twin-out"', "/reports/groups.csv?period=90d"):
         assert part in page
     assert "/reports/prices/east/" not in page
     lemon = api.get("reports/lemons").json()["results"][0]
