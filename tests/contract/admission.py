@@ -44,3 +44,9 @@ def patched(rig: real.ApiServerRig, at: str, patch: dict[str, Any]) -> int:
     """The status of a merge patch by the portal's account."""
     status: int = rig.portal.ask("PATCH", at, patch, MERGE)[0]
     return status
+
+
+def denial(answer: tuple[int, Any]) -> str:
+    """The message of the validation that denied a request; empty if it was answered otherwise."""
+    status, body = answer
+    return str(body["message"].partition("denied request: ")[2]) if status == 422 else ""

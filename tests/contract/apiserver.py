@@ -105,7 +105,8 @@ class KubeApiServer(servers.Server):
             f"--secure-port={self.port}",
             "--anonymous-auth=false",
             f"--token-auth-file={self.folder}/tokens.csv",
-            "--authorization-mode=RBAC",
+            "--authorization-mode=Node,RBAC",
+            "--enable-admission-plugins=NodeRestriction",  # as everywhere; it limits kubelets
             # It would keep pods waiting for the accounts that a controller makes in each namespace.
             "--disable-admission-plugins=ServiceAccount",
             "--service-cluster-ip-range=10.0.0.0/24",
@@ -162,6 +163,10 @@ class ApiServerRig(over_http.HttpRig):
     def define(self, definition: Manifest) -> None:
         """Installs a definition of custom resources once."""
         self._server.define(definition, at=over_http.PLACES[definition["spec"]["names"]["kind"]])
+
+    def kubelet(self, node: str) -> over_http.Client:
+        """The requests of a node's kubelet."""
+        return self.admin.acting_as(f"system:node:{node}", "system:nodes")
 
     def remove(self, kind: str, name: str, *, namespace: str = "") -> None:
         """Also the garbage collector's part, for the rules of a node's devices."""

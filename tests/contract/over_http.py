@@ -2,12 +2,13 @@
 
 import asyncio
 import contextlib
+import copy
 import json
 import secrets
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Self
 
 import urllib3
 from aiohttp import web
@@ -46,13 +47,14 @@ class Client:
 
     def __init__(self, url: str, token: str, *, ca: str | None = None) -> None:
         self.url = url
-        self._headers = {"Authorization": f"Bearer {token}"}
+        self._headers = urllib3.HTTPHeaderDict({"Authorization": f"Bearer {token}"})
         self._pool = urllib3.PoolManager(ca_certs=ca, retries=False)
 
     def ask(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> tuple[int, Any]:
         """Any request: the status, and the JSON or the bytes that came back."""
         data = None if body is None else json.dumps(body).encode()
-        headers = {**self._headers, "Content-Type": kind}
+        headers = self._headers.copy()
+        headers["Content-Type"] = kind
         answer = self._pool.request(method, self.url + path, body=data, headers=headers)
         spoken = answer.headers.get("Content-Type", "")
         return answer.status, json.loads(answer.data) if spoken.startswith("application/json") else answer.data
@@ -62,6 +64,15 @@ class Client:
         status, answer = self.ask(method, path, body, kind)
         assert status < 300, (method, path, status, answer)
         return answer
+
+    def acting_as(self, user: str, *groups: str) -> Self:
+        """The requests of somebody whom this user may impersonate."""
+        other = copy.copy(self)
+        other._headers = self._headers.copy()
+        other._headers["Impersonate-User"] = user
+        for group in groups:
+            other._headers.add("Impersonate-Group", group)
+        return other
 
     def token(self, namespace: str, account: str, **spec: Any) -> str:
         """What a TokenRequest gives for a service account."""

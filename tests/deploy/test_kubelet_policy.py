@@ -101,13 +101,9 @@ def test_what_the_portal_believes_of_others_is_denied_and_every_validation_is_ne
     assert found == POLICY.messages
 
 
-def test_a_patch_of_the_status_is_judged_as_one_of_the_node() -> None:
-    """A kubelet reports its status so, and labels and annotations of such a patch are stored."""
-    assert POLICY.judges("nodes", "UPDATE")
-    assert POLICY.judges("nodes/status", "UPDATE")
-    beat = node()
-    beat["status"] = {"conditions": [{"type": "Ready", "status": "True"}]}
-    assert POLICY.denials(node(), beat, {**request("nodes"), "subResource": "status"}) == []
+def test_the_labels_that_an_update_of_the_status_changes_are_judged() -> None:
+    [nodes, _] = POLICY.spec["matchConstraints"]["resourceRules"]
+    assert nodes["resources"] == ["nodes", "nodes/status"]
 
 
 def test_only_kubelets_are_bound() -> None:
