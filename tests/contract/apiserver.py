@@ -123,6 +123,38 @@ class KubeApiServer(servers.Server):
         return False
 
 
+class PolicyStatus(servers.Server):
+    """The controller that tells in the status of an admission policy where its expressions do not fit the types."""
+
+    name = "kube-controller-manager"
+
+    def __init__(self, kubeconfig: str) -> None:
+        super().__init__()
+        (self.folder / "kubeconfig").write_text(kubeconfig)
+
+    @property
+    def url(self) -> str:
+        return ""  # it is asked nothing
+
+    def command(self) -> list[str]:
+        return [
+            str(_program(self.name)),
+            f"--kubeconfig={self.folder}/kubeconfig",
+            "--controllers=validatingadmissionpolicy-status-controller",
+            "--leader-elect=false",
+            "--bind-address=127.0.0.1",
+            "--secure-port=0",
+        ]
+
+    def ready(self) -> bool:
+        return True
+
+    @classmethod
+    def is_there(cls) -> bool:
+        """Returns whether the folder has it, too."""
+        return _program(cls.name).exists()
+
+
 class Installed:
     """A running API server after ``kubectl apply -f deploy/rbac.yaml``; ``portal`` is the portal's own token."""
 

@@ -100,7 +100,7 @@ class HttpRig(Rig):
     def __init__(self, url: str, *, admin: str = ADMIN, portal: str = PORTAL, ca: str | None = None) -> None:
         super().__init__()
         self.admin, self.portal = Client(url, admin, ca=ca), Client(url, portal, ca=ca)
-        self._unrestricted = kubeconfig(url, admin, ca=ca)
+        self.unrestricted_kubeconfig = kubeconfig(url, admin, ca=ca)
         self.kubeconfig = kubeconfig(url, portal, ca=ca)
         self.connection = rbac.Recording(live.loader(self.kubeconfig), read_seconds=READ_SECONDS, quiet_seconds=0)
         self.cluster = live.LiveCluster(self.connection)
@@ -134,7 +134,7 @@ class HttpRig(Rig):
         return len(self.connection.writes)
 
     def unrestricted(self) -> port.Cluster:
-        return live.from_kubeconfig(self._unrestricted)
+        return live.from_kubeconfig(self.unrestricted_kubeconfig)
 
     def token(self, account: str, *, audience: str, pod: Manifest) -> str:
         reference = {"apiVersion": "v1", "kind": "Pod", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}

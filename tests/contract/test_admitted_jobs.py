@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.contract import apiserver as real
-from tests.contract.admission import in_force
+from tests.contract.admission import denial, in_force
 from tests.deploy import test_pair_test_policy, test_reboot_job_policy
 from tests.deploy.test_pair_test_policy import jobs  # noqa: F401
 from tests.deploy.test_reboot_job_policy import job  # noqa: F401
@@ -16,16 +16,16 @@ pytestmark = [pytest.mark.needs_cluster, real.needs_assets, pytest.mark.django_d
 
 @pytest.fixture(params=["reboot-job", "pair-test"])
 def admission(request: pytest.FixtureRequest, apiserver: real.ApiServerRig) -> Any:
-    """The policy in force, the Job that it is about, and changes of that Job."""
+    """The policy in force, the Job that it is about, and changes of that Job with the messages of their denials."""
     if request.param == "reboot-job":
-        made, changes = request.getfixturevalue("job"), test_reboot_job_policy.CHANGES
+        made, about = request.getfixturevalue("job"), test_reboot_job_policy
     else:
-        made, changes = request.getfixturevalue("jobs")[0], test_pair_test_policy.CHANGES
+        made, about = request.getfixturevalue("jobs")[0], test_pair_test_policy
     body = sent(made)
     other = copy.deepcopy(body)
     other["spec"]["template"]["spec"]["containers"][0]["image"] = "evil.example.com/x:1"  # which is valid otherwise
-    with in_force(apiserver, f"{request.param}-policy.yaml", denied=lambda: posted(apiserver, other)):
-        yield apiserver, body, changes
+    with in_force(apiserver, f"{request.param}-policy.yaml", denied=lambda: posted(apiserver, other)[0]):
+        yield apiserver, body, about.CHANGES, about.POLICY.messages
 
 
 def sent(made: dict[str, Any]) -> dict[str, Any]:
@@ -34,17 +34,20 @@ def sent(made: dict[str, Any]) -> dict[str, Any]:
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": copy.deepcopy(made["spec"])}
 
 
-def posted(rig: real.ApiServerRig, body: dict[str, Any]) -> int:
-    """The status of a try to create the Job by the portal's account; nothing is stored."""
+def posted(rig: real.ApiServerRig, body: dict[str, Any]) -> tuple[int, Any]:
+    """The answer to a try to create the Job by the portal's account; nothing is stored."""
     place = rig.place("Job", body["metadata"]["namespace"])
-    status: int = rig.portal.ask("POST", f"{place}?dryRun=All", body)[0]
-    return status
+    return rig.portal.ask("POST", f"{place}?dryRun=All", body)
 
 
 def test_the_portals_job_is_admitted_and_no_other(admission: Any) -> None:
-    rig, body, changes = admission
-    assert posted(rig, body) == 201
+    rig, body, changes, messages = admission
+    assert posted(rig, body)[0] == 201
+    found = set()
     for number, change in enumerate(changes):
         other = copy.deepcopy(body)
         change(other)
-        assert posted(rig, other) == 422, number
+        answer = posted(rig, other)
+        assert answer[0] == 422, number
+        found.add(denial(answer))
+    assert found - {""} == messages  # some changes the server itself refuses

@@ -27,7 +27,8 @@ def made(kind: str) -> Object:
     """A job as the API server keeps it."""
     known = port.WORKLOADS[kind]
     meta = {"namespace": "train", "name": "llm", "uid": "u", "labels": {"team": "a", NEEDS_RECOVERY: "true"}}
-    meta |= {"annotations": {"note": "x"}, "finalizers": ["f"], "ownerReferences": [{"uid": "o", "controller": True}]}
+    meta |= {"annotations": {"note": "x"}, "finalizers": ["example.com/f"]}
+    meta["ownerReferences"] = [{"apiVersion": "v1", "kind": "X", "name": "x", "uid": "o", "controller": True}]
     spec: Object = {"template": copy.deepcopy(TEMPLATE), "replicas": 2}
     if known.replicas:
         role = {"replicas": 2, "restartPolicy": "OnFailure", "template": copy.deepcopy(TEMPLATE)}

@@ -27,12 +27,12 @@ CONTROL_PLANE = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSc
 def made(**labels: str) -> Object:
     """A node as the API server keeps it."""
     known = {"kubernetes.io/hostname": "gpu-1", "topology.kubernetes.io/zone": "a", "team": "a", **labels}
-    meta = {"name": "gpu-1", "uid": "u", "resourceVersion": "5", "labels": known, "finalizers": ["f"]}
+    meta = {"name": "gpu-1", "uid": "u", "resourceVersion": "5", "labels": known, "finalizers": ["example.com/f"]}
     meta |= {"annotations": {"volumes.kubernetes.io/controller-managed-attach-detach": "true", "kcover.io/bmc": "b"}}
     spec = {
         "podCIDR": "10.0.0.0/24",
         "providerID": "aws:///i-1",
-        "taints": [CONTROL_PLANE, {"key": "a", "effect": "x"}],
+        "taints": [CONTROL_PLANE, {"key": "a", "effect": "NoSchedule"}],
     }
     return {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": spec}
 

@@ -68,11 +68,12 @@ def terms(job: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 CHANGES: list[Callable[[dict[str, Any]], object]] = [
-    lambda job: pod(job)["containers"].append(copy.deepcopy(container(job))),
-    lambda job: pod(job).update(initContainers=[copy.deepcopy(container(job))]),
+    lambda job: pod(job)["containers"].append(container(job) | {"name": "x"}),
+    lambda job: pod(job).update(initContainers=[container(job) | {"name": "x"}]),
     lambda job: container(job).update(image="evil.example.com/pytorch:2"),
     lambda job: container(job).update(command=["sh", "-c", "id"]),
     lambda job: container(job).pop("command"),
+    lambda job: container(job).pop("env"),
     lambda job: container(job).update(args=["-c", "id"]),
     lambda job: container(job)["env"].append({"name": "LD_PRELOAD", "value": "/tmp/x.so"}),
     lambda job: container(job).update(envFrom=[{"secretRef": {"name": "x"}}]),
