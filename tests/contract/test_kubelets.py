@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.contract import admission, apiserver as real
-from tests.contract.admission import MERGE, denial
+from tests.contract.admission import JSON_PATCH, MERGE, denial
 from tests.deploy.test_kubelet_policy import CHANGES, LIES, OWN, POLICY, event, node
 
 pytestmark = [pytest.mark.needs_cluster, real.needs_assets]
@@ -50,6 +50,11 @@ def test_a_kubelet_changes_of_its_node_what_is_its_own(bound: real.ApiServerRig,
         new = kubelet.demand("GET", at)
         change(new)
         assert kubelet.ask("PUT", f"{at}{subresource}?dryRun=All", new)[0] == 200, number
+    bound.admin.demand("PATCH", at, [{"op": "replace", "path": "/spec", "value": {}}], JSON_PATCH)
+    bare = kubelet.demand("GET", at)
+    assert bare["spec"] == {}
+    bare["metadata"]["labels"]["a"] = "b"
+    assert kubelet.ask("PUT", f"{at}{subresource}?dryRun=All", bare)[0] == 200
 
 
 def test_a_kubelet_changes_nothing_else_of_its_node(bound: real.ApiServerRig) -> None:
