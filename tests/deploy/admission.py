@@ -38,11 +38,6 @@ class AdmissionPolicy:
             given["variables"][variable["name"]] = cel.evaluate(variable["expression"], given)
         return [one["message"] for one in self.spec["validations"] if not holds(one["expression"], given)]
 
-    def judges(self, resource: str, operation: str) -> bool:
-        """Returns whether the policy looks at such requests. ``nodes`` is not ``nodes/status``."""
-        rules = self.spec["matchConstraints"]["resourceRules"]
-        return any(resource in rule["resources"] and operation in rule["operations"] for rule in rules)
-
     def is_about(self, user: str, *groups: str) -> bool:
         """Returns whether the policy applies to requests of this user."""
         return is_about(self.spec, user, *groups)

@@ -177,7 +177,14 @@ def test_the_page_and_its_files_show_the_report(cluster: Cluster) -> None:
     api = person("vera", "viewer", timezone.now())
     page = api.client.get("/reports/?period=90d").content.decode()
     assert re.findall(r'id="figure-([a-z]+)"', page) == list(report_figures.MEANINGS)
-    for part in ('id="meanings"', 'id="figure-cost"', "Xid 79", "/nodes/east/gpu-1/", 'id="twin-out"', "/reports/groups.csv?period=90d"):
+    for part in (
+        'id="meanings"',
+        'id="figure-cost"',
+        "Xid 79",
+        "/nodes/east/gpu-1/",
+        'id="twin-out"',
+        "/reports/groups.csv?period=90d",
+    ):
         assert part in page
     assert "/reports/prices/east/" not in page
     lemon = api.get("reports/lemons").json()["results"][0]
