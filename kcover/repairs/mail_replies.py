@@ -34,6 +34,9 @@ _HEADER: Final = re.compile(
     rb"[^\n]*(?:\n[ \t][^\n]*)*",
     re.MULTILINE,
 )
+# Where Python and a mail server read different headers, and so different senders: a CR alone, and ``From :``.
+_AMBIGUOUS: Final = re.compile(rb"\r(?!\n)|^from[ \t]+:", re.IGNORECASE | re.MULTILINE)
+_ENDED_EARLY: Final = (email.errors.MissingHeaderBodySeparatorDefect, email.errors.MisplacedEnvelopeHeaderDefect)
 TOKEN: Final = re.compile(r"\[kcover (\d{1,18})\.([a-z2-7]{26})\]", re.IGNORECASE)
 # A mail program quotes from here on.
 _QUOTED: Final = re.compile(
@@ -67,7 +70,7 @@ class Reply:
 
 def read(data: bytes) -> Reply:
     """Reads a mail (RFC 5322). Raises ReplyInvalid."""
-    if not _is_simple(data):
+    if not _is_simple(data) or _AMBIGUOUS.search(re.split(rb"\r?\n\r?\n", data, maxsplit=1)[0]):
         raise ReplyInvalid(reasons.of("mail_unreadable"))
     try:
         message = email.message_from_bytes(data, _class=EmailMessage, policy=email.policy.default)
@@ -93,6 +96,8 @@ def _is_simple(data: bytes) -> bool:
 
 
 def _read(message: EmailMessage) -> Reply:
+    if any(isinstance(one, _ENDED_EARLY) for one in message.defects):
+        raise ReplyInvalid(reasons.of("mail_unreadable"))
     sender = _sender(message)
     if _is_automatic(message):
         raise ReplyInvalid(reasons.of("mail_automatic"))

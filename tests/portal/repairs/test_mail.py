@@ -198,6 +198,27 @@ def test_forged_foreign_and_automatic_mails_change_nothing(sink: Sink, report: R
 
 
 @pytest.mark.parametrize(
+    "hidden",
+    [
+        b"X-A: b\rFrom: rma@acme.example\r\raccept\r\r-- \r\n",
+        b"From: rma@acme.example\r\nFrom : x@evil.example\r\n\r\naccept\r\n",
+        b"From: rma@acme.example\r\nno header\r\n",
+    ],
+    ids=["CR alone", "From with a space", "line that is no header"],
+)
+def test_a_mail_whose_headers_a_mail_server_reads_differently_is_refused(
+    sink: Sink, report: Report, hidden: bytes
+) -> None:
+    row = report(vendor="ACME")
+    rest = b"From: x@evil.example\r\nMessage-ID: <9@evil.example>\r\n\r\naccept\r\n"
+    mail = f"Subject: {subject_of(sink, row)}\r\n".encode() + hidden + rest
+    assert problem(post(mail), 422)["code"] == "mail_unreadable"
+    assert problem(post(b"From : x@evil.example\r\n" + reply("accept", subject=subject_of(sink, row))), 422)
+    row.refresh_from_db()
+    assert row.state == Repair.State.REPORTED
+
+
+@pytest.mark.parametrize(
     ("text", "event", "details", "comment"),
     [
         ("accept", VendorEvent.ACCEPT, {}, ""),
