@@ -11,7 +11,7 @@ if the portal had no key. Cluster "" is the installation. An anchor is a file wi
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -113,7 +113,8 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
 def newest(path: Path, keys: Mapping[str, str]) -> SignedHeads | None:
     """Returns the newest heads of an anchor with a valid signature, or None. Raises AnchorUnreadable.
 
-    Reads the end of the file. A line that was cut by a crash, and lines without a valid signature, are passed over.
+    Reads the end of the file. A line that was cut by a crash, and lines without a valid signature, are passed over. The
+    newest are those with the latest time, not the last ones: somebody may have appended an old line again.
     """
     try:
         with path.open("rb") as file:
@@ -124,14 +125,17 @@ def newest(path: Path, keys: Mapping[str, str]) -> SignedHeads | None:
         return None
     except OSError as error:
         raise _unreadable(path, error) from error
-    for line in reversed(tail):
+    parsed = sorted(_parsed(tail), key=lambda one: one.at, reverse=True)
+    return next((one for one in parsed if one.is_genuine(keys)), None)
+
+
+def _parsed(tail: Iterable[str]) -> Iterator[SignedHeads]:
+    """The lines that are signed heads, whoever signed them, the last first."""
+    for line in reversed([*tail]):
         try:
-            found = parse(line)
+            yield parse(line)
         except AnchorUnreadable:
             continue
-        if found.is_genuine(keys):
-            return found
-    return None
 
 
 def _unreadable(path: Path, error: OSError) -> AnchorUnreadable:

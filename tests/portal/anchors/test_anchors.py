@@ -283,6 +283,18 @@ def test_a_restored_database_starts_paused_and_names_its_gap(anchor: Path, now: 
     assert "kcover_ledger_diverged 1.0" in metrics.render().decode()
 
 
+def test_an_old_line_that_somebody_appends_again_hides_no_newer_one(anchor: Path, now: datetime) -> None:
+    [early] = anchor.read_text().splitlines()
+    services.publish(now=now + timedelta(hours=1))
+    with unguarded():
+        Entry.objects.filter(cluster="c1", sequence__gt=5).delete()
+    rewritten(list(Entry.objects.filter(cluster="c1").order_by("sequence")))
+    with anchor.open("a") as file:
+        file.write(f"{early}\n")
+    [found] = services.compare(now=now + timedelta(hours=2))
+    assert (found.cluster, found.because.code) == ("c1", "anchored_chain_behind")
+
+
 def test_a_person_resumes_and_the_portal_does_not_pause_again(anchor: Path, now: datetime) -> None:
     cut()
     later = now + timedelta(hours=1)
