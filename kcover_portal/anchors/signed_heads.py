@@ -12,7 +12,7 @@ if the portal had no key. Cluster "" is the installation. An anchor is a file wi
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -93,10 +93,12 @@ def parse(line: str) -> SignedHeads:
         if at.tzinfo is None:
             raise ValueError("at has no time zone")
         key_id, signature = str(document["key_id"]), str(document["signature"])
+        found = SignedHeads(at=at.astimezone(UTC), heads=heads)
+        signatures.canonical(found.content())  # no key signs what has no UTF-8
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise AnchorUnreadable(reasons.of("anchor_line_invalid", error=str(error)[:200])) from error
     given = signatures.Signature(key_id=key_id, signature=signature) if signature else None
-    return SignedHeads(at=at, heads=heads, signature=given)
+    return replace(found, signature=given)
 
 
 def lines(path: Path) -> Iterator[tuple[int, str]]:

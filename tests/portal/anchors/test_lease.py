@@ -112,7 +112,21 @@ def test_a_database_that_lacks_the_held_head_is_paused_and_the_lease_stays(world
     assert after.heads[0].sequence == newest()[0]
 
 
-@pytest.mark.parametrize("text", ["", "{", "null", '{"kind": 1}'])
+NOBODYS = '{"kind": "kcover-ledger-heads", "key_id": "0", "signature": "AA==", "at": "%s", "heads": [%s]}'
+LONE_SURROGATE = r'{"cluster": "\ud800", "sequence": 1, "digest": "", "entries": 1}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "null",
+        '{"kind": 1}',
+        NOBODYS % ("2026-01-01T00:00:00+00:00", LONE_SURROGATE),
+        NOBODYS % ("0001-01-01T00:00:00+14:00", ""),  # before the calendar in UTC
+    ],
+)
 def test_an_invalid_lease_is_replaced(world: World, text: str) -> None:
     draft = {"name": lease.NAME, "namespace": "kcover-jobs", "holder": "x", "at": world.now}
     world.kube.keep_lease(port.LeaseDraft(**draft, annotations={lease.ANNOTATION: text}))
