@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
+from kcover_portal.config.log_format import printed
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.lib.errors import FieldError
 from kcover_portal.lib.shell_actor import shell_actor
@@ -116,7 +117,7 @@ class SettingsCommand(BaseCommand):
             about += (
                 ["on" if row.enabled else "off"] if any(one.name == "enabled" for one in self.resource.columns) else ()
             )
-            self.stdout.write("\t".join((*about, *self.columns(row))))
+            self.stdout.write(printed("\t".join((*about, *self.columns(row)))))
 
     def _remove(self, options: dict[str, Any]) -> None:
         self.resource.delete(self.find(options["name"]), actor=shell_actor(), now=timezone.now())

@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from kcover_portal.accounts import queries, services
 from kcover_portal.accounts.models import ApiToken, User
+from kcover_portal.config.log_format import printed
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.lib.shell_actor import shell_actor
 
@@ -109,7 +110,7 @@ class Command(BaseCommand):
             owner = f"owner {token.owner}" if token.owner else "no owner"
             used = f"used {token.last_used_at:%Y-%m-%d %H:%M}" if token.last_used_at else "unused"
             columns = (token.prefix, token.kind, scope, _state(token, now=now), token.name, owner, used)
-            self.stdout.write("\t".join(columns))
+            self.stdout.write(printed("\t".join(columns)))
 
 
 def _state(token: ApiToken, *, now: datetime) -> str:

@@ -12,6 +12,7 @@ from django.utils import timezone
 from kcover.decisions import guards
 from kcover.values import masked_addresses
 from kcover_portal import encryption
+from kcover_portal.config.log_format import printed
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import cluster_access, cluster_settings, kubeconfig, registry
@@ -94,12 +95,12 @@ class Command(BaseCommand):
             version, nodes = kube.version(), kube.list_nodes().items
         except port.KubeError as error:
             self.stderr.write(
-                f"warning: {cluster.name} cannot be reached: {error}. The watch keeps trying;"
+                f"warning: {cluster.name} cannot be reached: {printed(str(error))}. The watch keeps trying;"
                 f" to change the access: cluster add {cluster.name} --replace ..."
             )
             return
         gpus = sum(node.gpus > 0 for node in nodes)
-        self.stdout.write(f"connected: Kubernetes {version}, {len(nodes)} nodes, {gpus} with GPUs")
+        self.stdout.write(f"connected: Kubernetes {printed(version)}, {len(nodes)} nodes, {gpus} with GPUs")
 
     def _check(self, options: dict[str, Any]) -> None:
         """Prints the state of each feature. Raises CommandError if the portal cannot work with the cluster."""
@@ -112,12 +113,12 @@ class Command(BaseCommand):
         try:
             access = cluster_access.test(queries.connect(cluster), features)
         except port.KubeError as error:
-            raise CommandError(f"{cluster.name} cannot be reached: {error}") from error
+            raise CommandError(f"{cluster.name} cannot be reached: {printed(str(error))}") from error
         cluster_access.record(cluster.name, access, actor=shell_actor(), now=timezone.now())
         if access.unreachable is not None:
-            raise CommandError(f"{cluster.name} cannot be reached: {access.unreachable}")
+            raise CommandError(f"{cluster.name} cannot be reached: {printed(str(access.unreachable))}")
         nodes = "" if access.nodes is None else f", {access.nodes} nodes"
-        self.stdout.write(f"connected: Kubernetes {access.version}{nodes}")
+        self.stdout.write(f"connected: Kubernetes {printed(access.version)}{nodes}")
         for one in access.features:
             lacking = f": {', '.join(map(str, one.refused))}" if one.refused else ""
             self.stdout.write(f"{one.state}\t{one.title} ({one.feature.need}){lacking}")

@@ -8,6 +8,7 @@ from django.core.management.base import CommandError
 from django.utils import timezone
 
 from kcover.machines import machine_drivers
+from kcover_portal.config.log_format import printed
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
 from kcover_portal.kube import port
@@ -70,7 +71,7 @@ class Command(SettingsCommand):
         about |= {"uuid": seen.uuid, "requests": ", ".join(seen.kinds) if seen.kinds is not None else "not listed"}
         self.stdout.write(f"{controller.host} answers for {row.name}")
         for name, value in about.items():
-            self.stdout.write(f"  {name}\t{value}")
+            self.stdout.write(printed(f"  {name}\t{value}"))
 
     def _test_receiver(self, controller: services.Controller, node: str) -> None:
         answer = controller.test(now=timezone.now())
@@ -82,4 +83,4 @@ class Command(SettingsCommand):
         found = replacer.object_of(node)
         self.stdout.write(f"{replacer.kind.kind} {found.name} stands for {node.name}")
         for name, value in (("providerID", found.provider_id), ("uuid", found.system_uuid)):
-            self.stdout.write(f"  {name}\t{value}")
+            self.stdout.write(printed(f"  {name}\t{value}"))

@@ -14,6 +14,7 @@ from kcover_portal.audit_stream import queries, senders, services
 from kcover_portal.audit_stream.models import Sink
 from kcover_portal.audit_stream.queries import topics
 from kcover_portal.audit_stream.services import kinds
+from kcover_portal.config.log_format import printed
 from kcover_portal.lib.errors import FieldError
 from kcover_portal.lib.shell_actor import shell_actor
 
@@ -116,7 +117,7 @@ class Command(BaseCommand):
             behind = queries.lag(sink, now=now, heads=heads)
             state = "enabled" if sink.enabled else "disabled"
             why = sink.why or queries.set_aside(sink)
-            problem = f": {why}" if why else ""
+            problem = f": {printed(str(why))}" if why else ""
             self.stdout.write(
                 f"{sink.name}: {sink.kind} {sink.shown_address}, {state}, {behind.records} records behind, "
                 f"the oldest {reasons.span(behind.age)} old{problem}"

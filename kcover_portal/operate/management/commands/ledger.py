@@ -9,6 +9,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
+from kcover_portal.config.log_format import printed
 from kcover_portal.ledger import queries, signatures
 from kcover_portal.ledger.queries import rescue_replay
 from kcover_portal.operate.ledger_verification import LedgerVerification
@@ -95,7 +96,7 @@ class Command(BaseCommand):
         self.stdout.write(f"  opened {state.opened_at}, closed {state.closed_at or 'not yet'}, {state.entries} entries")
         self.stdout.write(f"  plan {state.plan_hash}")
         for index, step in state.steps.items():
-            because = f" ({step.because})" if step.because else ""
+            because = f" ({printed(str(step.because))})" if step.because else ""
             self.stdout.write(f"  {index} {step.name}: {step.state}{because}")
 
 

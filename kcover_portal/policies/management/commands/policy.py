@@ -9,6 +9,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
 from kcover import reasons
+from kcover_portal.config.log_format import printed
 from kcover_portal.lib.shell_actor import shell_actor
 from kcover_portal.policies import queries, services
 from kcover_portal.policies.models import Policy
@@ -94,7 +95,7 @@ class Command(BaseCommand):
                 line = f"{policy.name}\trevision {revision.number}\t{count} {plural}\tby {revision.author}"
                 if policy.archived_at is not None:
                     line += f"\tarchived by {policy.archived_by}: {reasons.text(policy.archived_because)}".rstrip(": ")
-                self.stdout.write(line)
+                self.stdout.write(printed(line))
 
     def _diff(self, options: dict[str, Any]) -> None:
         old, new = services.two_revisions(options["name"], options["old"], options["new"], kind=_kind(options))

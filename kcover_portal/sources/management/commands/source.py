@@ -6,6 +6,7 @@ from typing import Any
 from django.core.management.base import CommandError
 from django.utils import timezone
 
+from kcover_portal.config.log_format import printed
 from kcover_portal.settings_rows.command import SEVERAL, SettingsCommand
 from kcover_portal.sources import queries, services
 from kcover_portal.sources.models import Source
@@ -49,4 +50,4 @@ class Command(SettingsCommand):
         lag = f", lag {trial.lag_seconds:.1f} s" if trial.lag_seconds is not None else ""
         self.stdout.write(f"{'ok' if trial.ok else 'not ok'}: {trial.seen} events in the last hour{lag}")
         if trial.error is not None:
-            raise CommandError(str(trial.error))
+            raise CommandError(printed(str(trial.error)))
