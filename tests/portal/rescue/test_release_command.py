@@ -7,7 +7,8 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from kcover import reasons
-from kcover.nodes import foreign_taints
+from kcover.actions import taint
+from kcover.nodes import foreign_taints, marks
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import node_rows
 from kcover_portal.kube import port
@@ -50,6 +51,15 @@ def test_the_preview_names_what_would_go_and_changes_nothing(world: World) -> No
     assert "trainy.konduktor.ai/faulty=true:NoSchedule" in shown
     assert not Rescue.objects.exists()
     assert FAULTY in world.kube.get_node(WITH_TAINT).taints
+
+
+def test_the_preview_believes_no_mark_that_only_the_kubelet_states(world: World) -> None:
+    taints = (("x\x1b[2J\ngpu-2: nothing", "", "NoSchedule"), (taint.DEFAULT_KEY, "\x1b[2J\nx", "NoSchedule"))
+    mark = marks.Marks(rescue=7, taints=taints).render()
+    world.kube.apply_node(NODE, port.NodeChange(annotations={marks.ANNOTATION: mark}))
+    node_rows.sync_list(world.cluster, world.kube.list_nodes().items, now=world.now)
+    shown = said(NODE, "--taints-of", "konduktor")
+    assert shown.splitlines()[:-1] == [rf"{NODE}: {taint.DEFAULT_KEY}=\x1b[2J\nx:NoSchedule"]
 
 
 def test_with_yes_the_taint_goes_and_that_of_others_stays(world: World) -> None:

@@ -9,11 +9,12 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from kcover.nodes import foreign_taints, marks
+from kcover_portal.config.log_format import printed
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents import queries as incidents
 from kcover_portal.lib.shell_actor import shell_actor
 from kcover_portal.rescue import services
-from kcover_portal.rescue.queries import standbys
+from kcover_portal.rescue.queries import proved_marks, standbys
 
 
 class Command(BaseCommand):
@@ -85,13 +86,15 @@ class Command(BaseCommand):
         """Says what would be removed from each node, and what speaks against it."""
         key, value, effect = foreign_taints.KNOWN[system]
         for node in nodes:
-            own = marks.read(node.marks)
+            shown = marks.read(node.marks)
+            # A kubelet writes the mark, too; a release removes what rows prove.
+            own = proved_marks.by(proved_marks.known(node, uid=node.uid), shown) if shown is not None else None
             gone = [f"{name}={text}:{kind}" for name, text, kind in (own.taints if own is not None else ())]
             if _is_tainted(node, system) and f"{key}={value}:{effect}" not in gone:
                 gone.append(f"{key}={value}:{effect} of {system}")
             count = incidents.open_on(node).count()
             faults = f", {count} open incidents" if count else ""
-            self.stdout.write(f"{node.name}: {', '.join(gone) or 'no taint, other marks'}{faults}")
+            self.stdout.write(printed(f"{node.name}: {', '.join(gone) or 'no taint, other marks'}{faults}"))
         self.stdout.write(f"{len(nodes)} nodes; add --yes to release them")
 
 
