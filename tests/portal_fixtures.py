@@ -2,6 +2,7 @@
 
 import contextlib
 import sqlite3
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -59,6 +60,18 @@ def _language_of_its_own() -> Iterator[None]:
     """A request sets the language of its thread, and the next test may make no request: it starts with the default."""
     yield
     translation.deactivate()
+
+
+@pytest.fixture(autouse=True)
+def _clients_of_its_own() -> Iterator[None]:
+    """A cluster of the next test may get the key of one of this test, whose client must not answer for it."""
+    connections = sys.modules.get("kcover_portal.kube.connections")
+    kept = dict(connections._clients) if connections is not None else {}
+    yield
+    connections = sys.modules.get("kcover_portal.kube.connections")
+    if connections is not None:
+        connections._clients.clear()
+        connections._clients.update(kept)
 
 
 @pytest.fixture(scope="session")
