@@ -119,6 +119,7 @@ from kcover.audit.machines import (
     DriverChanged as DriverChanged,
     DriverCreated as DriverCreated,
     DriverDeleted as DriverDeleted,
+    MachineConfirmed as MachineConfirmed,
 )
 from kcover.audit.needs import (
     NeedAcknowledged as NeedAcknowledged,

@@ -28,6 +28,15 @@ class DriverChanged(DriverAct, verb="driver.changed"):
     reason: str = ""
 
 
+class MachineConfirmed(Act, verb="machine.confirmed", subject="node {node}"):
+    """An admin confirmed the machine that a node states, although the node has changed it since it joined."""
+
+    node: str
+    system_uuid: str
+    provider_id: str
+    reason: str
+
+
 class DriverDeleted(DriverAct, verb="driver.deleted"):
     """A driver was removed. A power cycle that is under way then waits for a person."""
 

@@ -133,6 +133,7 @@ TITLES: Mapping[str, str] = {
     "driver.created": _("Machine driver added"),
     "driver.changed": _("Machine driver changed"),
     "driver.deleted": _("Machine driver removed"),
+    "machine.confirmed": _("Machine of a node confirmed"),
     "source.created": _("Source added"),
     "source.changed": _("Source changed"),
     "source.deleted": _("Source removed"),

@@ -47,6 +47,11 @@ SENTENCES: Mapping[str, str] = {
     "machine_shared_elsewhere": _(
         "{node} and a node of another cluster state the same machine ({uuid}), so it is not known whose it is."
     ),
+    "machine_restated": _(
+        "{node} has changed which machine it states ({identity}), so it is not known whose it is."
+        " Check the node, then run manage.py driver confirm {driver} --node {node}."
+    ),
+    "machine_not_seen": _("The portal has not seen yet what {node} states now. Try again in a moment."),
     # Redfish.
     "redfish_malformed": _("{host} gave an answer that is not Redfish: {path}"),
     "redfish_systems": _("{host} has {count} systems. Name one with the setting {setting}."),

@@ -372,6 +372,11 @@ class Node(models.Model):
     machine_after = models.DateTimeField(
         null=True, help_text="the last look at the cluster before this machine was seen; null: there was none"
     )
+    restated = models.JSONField(
+        default=dict,
+        db_default={},
+        help_text="names of its machine that the node changed since it joined, as they were; {}: none, or confirmed",
+    )
     not_ready_since = models.DateTimeField(null=True, help_text="when it got the readiness taint; null: it has none")
     gpus = models.PositiveIntegerField(default=0, help_text="GPU capacity reported by the device plugin")
     unallocatable = models.PositiveIntegerField(

@@ -8,7 +8,7 @@ import functools
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Literal, Self
 
 from django.db import DataError, IntegrityError, transaction
@@ -36,11 +36,14 @@ TEXTS = ("uid", "pool", "model", "boot_id", "kubelet", "address", "system_uuid",
 NULLABLE = dict.fromkeys(TIMES, "timestamptz")
 REQUIRED = {
     **dict.fromkeys(TEXTS, "text"),
-    **dict.fromkeys(("labels", "taints", "conditions", "marks", "past_boots", "boot_times", "addresses"), "jsonb"),
+    **dict.fromkeys(
+        ("labels", "taints", "conditions", "marks", "past_boots", "boot_times", "addresses", "restated"), "jsonb"
+    ),
     **dict.fromkeys(("in_cluster", "unschedulable", "ready"), "boolean"),
     **dict.fromkeys(("gpus", "unallocatable"), "integer"),
 }
 MAX_NAME = 253  # characters
+JOINING = timedelta(hours=1)  # so long after a node joined, a cloud's controller may name its machine (providerID)
 # By a value that is not cleaned. Unlike what a source sends, a row may also break a constraint: another node has it.
 UNSTORABLE = (DataError, IntegrityError, ValueError, OverflowError)
 
@@ -250,6 +253,7 @@ def _columns(row: Node, sighting: _Sighting, facts: _ClusterFacts, *, now: datet
         if _is_another_machine(row, columns):
             columns["machine_since"] = now if facts.was_listed() else None
             columns["machine_after"] = facts.watched_at()
+        columns["restated"] = _restated(row, columns, now=now)
     if not sighting.present and (columns or row.in_cluster):
         columns |= {"in_cluster": False, "ready": False, "gone_at": now}
     return columns
@@ -261,6 +265,21 @@ def _since(holds: bool, since: datetime | Literal[False] | None, now: datetime) 
 
 def _is_not_ready(taints: Iterable[Mapping[str, Any]]) -> bool:
     return any(taint["key"] == readiness_taint.KEY for taint in taints)
+
+
+def _restated(row: Node, columns: Mapping[str, Any], *, now: datetime) -> dict[str, str]:
+    """Which names of its machine the node has changed since it joined, with the ones that it joined with.
+
+    Its kubelet states both by itself. A node that was created again has joined again.
+    """
+    if row.uid != columns["uid"]:
+        return {}
+    found = dict(row.restated)
+    if machine_drivers.same_machine(row.system_uuid, columns["system_uuid"]) is False:
+        found.setdefault("system_uuid", row.system_uuid)
+    if row.provider_id != columns["provider_id"] and (row.provider_id or now - row.created_at > JOINING):
+        found.setdefault("provider_id", row.provider_id)
+    return found
 
 
 def _is_another_machine(row: Node, columns: Mapping[str, Any]) -> bool:

@@ -1,5 +1,6 @@
 """Writes of machine drivers, and the calls to controllers."""
 
+from kcover_portal.machines.services.confirmations import confirm as confirm
 from kcover_portal.machines.services.controllers import (
     Controller as Controller,
     Unusable as Unusable,

@@ -91,11 +91,33 @@ class Controller:
                 raise Unusable(differs, lasting=True, another_machine=True)
         return seen
 
-    def check_shared(self) -> None:
-        """Raises Unusable if another node states the machine of this one, by UUID or as what a request names.
+    def check_stated(self) -> None:
+        """Raises Unusable unless the machine that the node states, by UUID and providerID, can be believed.
 
-        A node states both itself. A stolen one could state those of a neighbour, and have its machine switched off.
+        A node states both itself. A stolen one could state those of another machine, and have it switched off. So no
+        other node may state them, and not even this one may have stated another machine since it joined.
         """
+        self._check_shared()
+        self._check_restated()
+
+    def _check_restated(self) -> None:
+        """Raises Unusable if the node has changed the name by which its machine is proved, or named in a request."""
+        row, live, by = self.row, self.node, []
+        if self.is_requested or self.driver.setting("check_uuid"):
+            by.append("system_uuid")
+        if self.is_requested:
+            by.append("provider_id")
+        is_late = machine_drivers.same_machine(row.system_uuid, live.system_uuid) is False
+        stated = {
+            "system_uuid": is_late,
+            "provider_id": live.provider_id != row.provider_id,
+        }  # what the watch has not seen
+        if changed := next((name for name in by if name in row.restated or stated[name]), ""):
+            named = {"node": live.name, "identity": getattr(live, changed), "driver": self.driver.name}
+            raise Unusable(reasons.of("machine_restated", **named), lasting=True, another_machine=True)
+
+    def _check_shared(self) -> None:
+        """Raises Unusable if another node states the machine of this one, by UUID or as what a request names."""
         others = Node.objects.filter(in_cluster=True).exclude(pk=self.row.pk).order_by("pk")
         others = others.exclude(uid=self.node.uid).select_related("cluster")  # a cluster that was added twice
         for key, uuid in others.exclude(system_uuid="").values_list("pk", "system_uuid"):

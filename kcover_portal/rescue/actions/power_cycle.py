@@ -49,7 +49,7 @@ def run(context: Context) -> Outcome:
     try:
         controller = _controller(context, node)
         if not _progress(context).committed:  # later it may be off: it must be switched on, whatever others state
-            controller.check_shared()
+            controller.check_stated()
         if controller.is_requested:
             return _request(context, controller)
         seen = controller.look()

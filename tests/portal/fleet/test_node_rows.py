@@ -89,6 +89,7 @@ def test_all_columns_are_stored_and_read_back(east: Cluster, now: datetime, late
         "not_ready_since": later,
         "system_uuid": full.system_uuid,
         "provider_id": full.provider_id,
+        "restated": {},
         "machine_since": later,
         "machine_after": now,
         "conditions": full.conditions,

@@ -1,5 +1,8 @@
 """A node that states the machine of its neighbour has nobody's power switched."""
 
+import uuid
+from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -7,6 +10,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.ledger.models import Entry
 from kcover_portal.machines import services as machines
 from kcover_portal.machines.models import Driver
 from tests.codes import code_of
@@ -27,9 +31,9 @@ class Thief(World):
         super().__init__(policy=POLICY, nodes=2)
         self.victim = self.kube.get_node(VICTIM)
 
-    def steal(self) -> None:
+    def steal(self, system_uuid: str = "") -> None:
         def edit(found: dict[str, Any]) -> None:
-            found["status"]["nodeInfo"]["systemUUID"] = self.victim.system_uuid.upper()
+            found["status"]["nodeInfo"]["systemUUID"] = system_uuid or self.victim.system_uuid.upper()
             found["metadata"].setdefault("annotations", {})["kcover.io/bmc"] = "127.0.0.1"
 
         self.kube.objects.edit("Node", "", NODE, edit)
@@ -128,11 +132,82 @@ def test_a_node_of_another_cluster_is_not_named(mine: str, code: str) -> None:
         driver = Driver(name="cloud", kind="webhook", cluster=world.cluster, url="https://cloud.example")
         controller = machines.controller_of(world.node(), world.kube.get_node(NODE), driver=driver)
         if not code:
-            controller.check_shared()
+            world.sync()
+            controller.row.refresh_from_db()
+            controller.check_stated()
             return
         with pytest.raises(machines.Unusable) as found:
-            controller.check_shared()
+            controller.check_stated()
         assert found.value.reason.code == code
         assert not {"hidden", "vault-7"}.intersection(dict(found.value.reason.params).values())
+    finally:
+        world.uninstall()
+
+
+def test_a_machine_that_the_node_did_not_join_with_waits_for_an_admin() -> None:
+    """It was powered off although it is no node: a database server whose controller is within the driver's hosts."""
+    world, server = Thief(), str(uuid.uuid4())
+    controller = Controller(uuid=server)
+    address = f"http://{{bmc}}:{controller.url.rpartition(':')[2]}"
+    settings = {"insecure": True, "off_seconds": 0, "hosts": ["127.0.0.0/8"]}
+    try:
+        machines.DRIVERS.make(
+            Driver(name="bmc", kind="redfish", cluster=world.cluster, url=address),
+            {"username": USERNAME, "password": SECRET, "settings": settings},
+            actor="user:ann",
+            now=world.now,
+        )
+        joined = world.node().system_uuid
+        world.steal(server)
+        assert world.node().restated == {"system_uuid": joined}
+        assert world.until_held() == "machine_restated"
+        assert controller.asked == []
+        with pytest.raises(CommandError, match="driver confirm bmc"):
+            call_command("driver", "test", "bmc", "--node", NODE)
+        call_command("driver", "confirm", "bmc", "--node", NODE, "--reason", "its board was replaced")
+        assert world.node().restated == {}
+        entry = Entry.objects.get(verb="machine.confirmed")
+        assert (entry.node, entry.data["system_uuid"], entry.data["reason"]) == (NODE, server, "its board was replaced")
+        call_command("driver", "confirm", "bmc", "--node", NODE, "--reason", "again")
+        assert Entry.objects.filter(verb="machine.confirmed").count() == 1
+    finally:
+        controller.stop()
+        world.uninstall()
+
+
+@pytest.mark.parametrize(("after", "code"), [(timedelta(minutes=5), ""), (timedelta(hours=2), "machine_restated")])
+def test_an_instance_is_named_while_a_node_joins_and_not_later(after: timedelta, code: str) -> None:
+    """A cloud's own controller names it within minutes. Later, the API server lets the kubelet do it once."""
+    world = World(policy=POLICY, nodes=1)
+    try:
+        world.pass_time(after.total_seconds())
+        named = {"providerID": "aws:///eu-1a/i-0server"}
+        world.kube.objects.edit("Node", "", NODE, lambda found: found.setdefault("spec", {}).update(named))
+        world.sync()
+        driver = Driver(name="cloud", kind="webhook", cluster=world.cluster, url="https://cloud.example")
+        controller = machines.controller_of(world.node(), world.kube.get_node(NODE), driver=driver)
+        if not code:
+            controller.check_stated()
+            return
+        with pytest.raises(machines.Unusable) as found:
+            controller.check_stated()
+        assert found.value.reason.code == code
+    finally:
+        world.uninstall()
+
+
+def test_what_the_watch_has_not_seen_is_no_machine_of_the_node() -> None:
+    world = World(policy=POLICY, nodes=1)
+    try:
+        driver = Driver(name="bmc", kind="redfish", cluster=world.cluster, url="https://{node}-bmc.example")
+        live = replace(world.kube.get_node(NODE), system_uuid=str(uuid.uuid4()))
+        with pytest.raises(machines.Unusable) as found:
+            machines.controller_of(world.node(), live, driver=driver).check_stated()
+        assert found.value.reason.code == "machine_restated"
+        with pytest.raises(machines.Unusable) as found:
+            machines.confirm(world.node(), live, actor="user:ann", reason="seen", now=world.now)
+        assert found.value.reason.code == "machine_not_seen"
+        names_alone = Driver(settings={"check_uuid": False}, name="bmc", kind="redfish", url=driver.url)
+        machines.controller_of(world.node(), live, driver=names_alone).check_stated()
     finally:
         world.uninstall()

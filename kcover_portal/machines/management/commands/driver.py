@@ -12,17 +12,18 @@ from kcover_portal.config.log_format import printed
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
 from kcover_portal.kube import port
+from kcover_portal.lib.shell_actor import shell_actor
 from kcover_portal.machines import services
 from kcover_portal.machines.models import Driver
 from kcover_portal.settings_rows.command import SettingsCommand, text_of
 
 
 class Command(SettingsCommand):
-    """Adds, changes, tests, lists and removes machine drivers."""
+    """Adds, changes, tests, lists and removes machine drivers, and confirms machines."""
 
-    help = "add, change, test, list and remove the drivers of management controllers (BMCs)"
+    help = "add, change, test, list and remove the drivers of management controllers (BMCs); confirm a machine"
     resource = services.DRIVERS
-    more_verbs = ("test",)
+    more_verbs = ("test", "confirm")
     of_set = "change a driver; give the password again if an address changes"
 
     def add_settings(self, parser: ArgumentParser) -> None:
@@ -31,10 +32,14 @@ class Command(SettingsCommand):
         parser.add_argument("--table", metavar="FILE", help="lines with the name of a node and its address")
 
     def add_verbs(self, verbs: Any) -> None:
-        """Adds ``test``."""
+        """Adds ``test`` and ``confirm``."""
         test = verbs.add_parser("test", help="show what a node's controller says; exit status 1 if it is unusable")
         test.add_argument("name")
         test.add_argument("--node", required=True)
+        confirm = verbs.add_parser("confirm", help="believe the machine that a node states, although it has changed it")
+        confirm.add_argument("name")
+        confirm.add_argument("--node", required=True)
+        confirm.add_argument("--reason", required=True, help="for the audit log, such as: its board was replaced")
 
     def settings(self, options: dict[str, Any]) -> dict[str, Any]:
         """The settings that the options give, with the table among them."""
@@ -49,18 +54,34 @@ class Command(SettingsCommand):
         where = row.shown_url or ("in a cluster" if row.kind in machine_drivers.IN_CLUSTER else table)
         return (where, row.username)
 
+    def _node(self, driver: Driver, name: str) -> Node:
+        row = Node.objects.select_related("cluster").filter(cluster=driver.cluster, name=name).first()
+        if row is None:
+            raise CommandError(f"cluster {driver.cluster} has no node {name}")
+        return row
+
+    def _confirm(self, options: dict[str, Any]) -> None:
+        driver = self.find(options["name"])
+        row = self._node(driver, options["node"])
+        try:
+            node = fleet.connect(driver.cluster).get_node(row.name)
+            given = services.confirm(row, node, actor=shell_actor(), reason=options["reason"], now=timezone.now())
+        except (port.KubeError, services.Unusable) as error:
+            raise CommandError(printed(str(error))) from error
+        stated = f"UUID {node.system_uuid or 'none'}, providerID {node.provider_id or 'none'}"
+        text = f"confirmed: {row.name} is {stated}" if given else f"{row.name} has changed nothing: {stated}"
+        self.stdout.write(printed(text))
+
     def _test(self, options: dict[str, Any]) -> None:
         driver = self.find(options["name"])
-        row = Node.objects.select_related("cluster").filter(cluster=driver.cluster, name=options["node"]).first()
-        if row is None:
-            raise CommandError(f"cluster {driver.cluster} has no node {options['node']}")
+        row = self._node(driver, options["node"])
         try:
             node = fleet.connect(driver.cluster).get_node(row.name)
             if driver.kind in machine_drivers.REPLACING:
                 self._test_replacer(services.replacer_of(row), node)
                 return
             controller = services.controller_of(row, node, driver=driver)
-            controller.check_shared()
+            controller.check_stated()
             if controller.is_requested:
                 self._test_receiver(controller, row.name)
                 return

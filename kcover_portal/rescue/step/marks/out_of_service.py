@@ -44,7 +44,7 @@ def is_off(context: Context, node: port.Node) -> bool:
     """Returns whether the machine's controller says that it is off. It must be proved to be this machine's."""
     try:
         controller = machines.controller_of(context.node, node)
-        controller.check_shared()
+        controller.check_stated()
         proves = controller.driver.setting("check_uuid") and not controller.is_requested
         return proves and controller.look().power is Power.OFF
     except machines.Unusable:
