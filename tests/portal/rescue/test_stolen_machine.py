@@ -164,7 +164,7 @@ def test_a_machine_that_the_node_did_not_join_with_waits_for_an_admin() -> None:
         assert controller.asked == []
         with pytest.raises(CommandError, match="driver confirm bmc"):
             call_command("driver", "test", "bmc", "--node", NODE)
-        call_command("driver", "confirm", "bmc", "--node", NODE, "--reason", "its board was replaced")
+        call_command("driver", "confirm", "bmc", "--node", VICTIM, NODE, "--reason", "its board was replaced")
         assert world.node().restated == {}
         entry = Entry.objects.get(verb="machine.confirmed")
         assert (entry.node, entry.data["system_uuid"], entry.data["reason"]) == (NODE, server, "its board was replaced")
@@ -192,6 +192,27 @@ def test_an_instance_is_named_while_a_node_joins_and_not_later(after: timedelta,
         with pytest.raises(machines.Unusable) as found:
             controller.check_stated()
         assert found.value.reason.code == code
+    finally:
+        world.uninstall()
+
+
+def test_what_a_node_states_gives_the_terminal_no_command() -> None:
+    world = World(policy=POLICY, nodes=1)
+    try:
+        machines.DRIVERS.make(
+            Driver(name="cloud", kind="webhook", cluster=world.cluster, url="https://cloud.example"),
+            {"username": "", "password": SECRET, "settings": {}},
+            actor="user:ann",
+            now=world.now,
+        )
+        world.pass_time(timedelta(hours=2).total_seconds())
+        named = {"providerID": "aws:///\x1b[2J\nall is well"}
+        world.kube.objects.edit("Node", "", NODE, lambda found: found.setdefault("spec", {}).update(named))
+        world.sync()
+        with pytest.raises(CommandError) as refused:
+            call_command("driver", "test", "cloud", "--node", NODE)
+        assert "\\x1b[2J" in str(refused.value)
+        assert not {"\x1b", "\n"}.intersection(str(refused.value))
     finally:
         world.uninstall()
 

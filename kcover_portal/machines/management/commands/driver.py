@@ -38,7 +38,7 @@ class Command(SettingsCommand):
         test.add_argument("--node", required=True)
         confirm = verbs.add_parser("confirm", help="believe the machine that a node states, although it has changed it")
         confirm.add_argument("name")
-        confirm.add_argument("--node", required=True)
+        confirm.add_argument("--node", required=True, nargs="+")
         confirm.add_argument("--reason", required=True, help="for the audit log, such as: its board was replaced")
 
     def settings(self, options: dict[str, Any]) -> dict[str, Any]:
@@ -62,10 +62,13 @@ class Command(SettingsCommand):
 
     def _confirm(self, options: dict[str, Any]) -> None:
         driver = self.find(options["name"])
-        row = self._node(driver, options["node"])
+        for row in [self._node(driver, name) for name in options["node"]]:
+            self._confirm_one(driver, row, options["reason"])
+
+    def _confirm_one(self, driver: Driver, row: Node, reason: str) -> None:
         try:
             node = fleet.connect(driver.cluster).get_node(row.name)
-            given = services.confirm(row, node, actor=shell_actor(), reason=options["reason"], now=timezone.now())
+            given = services.confirm(row, node, actor=shell_actor(), reason=reason, now=timezone.now())
         except (port.KubeError, services.Unusable) as error:
             raise CommandError(printed(str(error))) from error
         stated = f"UUID {node.system_uuid or 'none'}, providerID {node.provider_id or 'none'}"
@@ -87,7 +90,7 @@ class Command(SettingsCommand):
                 return
             seen = controller.look()
         except (port.KubeError, services.Unusable) as error:
-            raise CommandError(str(error)) from error
+            raise CommandError(printed(str(error))) from error  # it may quote what the node states
         about = {"power": seen.power, "maker": seen.maker, "model": seen.model, "serial": seen.serial}
         about |= {"uuid": seen.uuid, "requests": ", ".join(seen.kinds) if seen.kinds is not None else "not listed"}
         self.stdout.write(f"{controller.host} answers for {row.name}")
