@@ -54,7 +54,11 @@ def put_on(row: Probation, kept: Found) -> port.DesiredChange:
     """
 
     def wanted(node: port.Node) -> port.NodeChange:
-        mark = _mark(row, node, before=on(node))
+        found = on(node)
+        if found is not None and found.probation == row.pk and carries_taint(node):  # an earlier call had its effect
+            kept.keep(found)
+            return port.NodeChange()
+        mark = _mark(row, node, before=found)
         kept.keep(mark)
         return port.NodeChange(
             labels={probation_mark.LABEL: probation_mark.LABEL_VALUE, STATE: probation_mark.STATE},
