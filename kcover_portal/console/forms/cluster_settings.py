@@ -1,6 +1,6 @@
 """Forms for settings of a cluster: the labels of its topology, its drains, and the two-person rules."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from django import forms
 from django.utils.translation import gettext_lazy
@@ -46,8 +46,26 @@ class Topology(Act):
         self.add_error(str(domain) if domain in self.fields else None, localization.say(error.reason))
 
 
-class DrainTimeout(Act):
+class _Settings(Act):
+    """Settings of a cluster: the fields that ``SETTINGS`` names."""
+
+    SETTINGS: ClassVar[tuple[str, ...]]
+
+    def __init__(self, data: Any = None, *, cluster: Cluster) -> None:
+        super().__init__(data)
+        self.initial = {name: getattr(cluster, name) for name in self.SETTINGS}
+        self.cluster = cluster
+
+    def changes(self) -> dict[str, Any]:
+        """The settings that differ from the cluster's. A field that was not sent changes nothing."""
+        given = {name: self.cleaned_data[name] for name in self.SETTINGS}
+        return {name: value for name, value in given.items() if value not in ("", getattr(self.cluster, name))}
+
+
+class DrainTimeout(_Settings):
     """What follows when a drain has run out of time."""
+
+    SETTINGS = ("on_drain_timeout",)
 
     on_drain_timeout = forms.ChoiceField(
         label=gettext_lazy("After a drain timeout"),
@@ -57,16 +75,8 @@ class DrainTimeout(Act):
     )
     field_order = ("on_drain_timeout", "reason")
 
-    def __init__(self, data: Any = None, *, cluster: Cluster) -> None:
-        super().__init__(data)
-        self.initial = {"on_drain_timeout": cluster.on_drain_timeout}
 
-    def changes(self) -> dict[str, Any]:
-        """The change for ``cluster_settings.set_cluster``."""
-        return {"on_drain_timeout": self.cleaned_data["on_drain_timeout"]}
-
-
-class TwoPeople(Act):
+class TwoPeople(_Settings):
     """The rules for a second person or factor: for actions by hand, changes that loosen a limit, and sign-in."""
 
     SETTINGS = ("hand_approval", "isolate_before_approval", "second_admin", "second_factor")
@@ -95,16 +105,6 @@ class TwoPeople(Act):
         help_text=gettext_lazy("Which people with a role in this cluster need one, at their next sign-in."),
     )
     field_order = ("hand_approval", "isolate_before_approval", "second_admin", "second_factor", "reason")
-
-    def __init__(self, data: Any = None, *, cluster: Cluster) -> None:
-        super().__init__(data)
-        self.initial = {name: getattr(cluster, name) for name in self.SETTINGS}
-        self.cluster = cluster
-
-    def changes(self) -> dict[str, Any]:
-        """The settings that differ from the cluster's. A field that was not sent changes nothing."""
-        given = {name: self.cleaned_data[name] for name in self.SETTINGS}
-        return {name: value for name, value in given.items() if value not in ("", getattr(self.cluster, name))}
 
 
 class Price(Act):

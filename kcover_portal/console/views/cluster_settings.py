@@ -56,7 +56,7 @@ def two_people(request: Request, cluster: str) -> HttpResponse:
 
 
 def _wait_of_second(row: Cluster) -> str:
-    """What people who change a setting are told beforehand."""
+    """The note above the form, where a looser setting waits for a second admin; "" elsewhere."""
     return _("This cluster asks for a second admin. A looser setting waits for that admin.") if row.second_admin else ""
 
 
