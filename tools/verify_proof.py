@@ -447,6 +447,8 @@ class Guards:
             yield self._breaker()
         if settings["budget"]["limit"] is not None:
             yield self._budget(facts["slots"], settings["budget"]["limit"])
+        for place, slots in facts.get("scoped", {}).items():
+            yield self._budget(slots, settings["budget"]["scopes"][int(place)]["limit"])
         if rule.get("budget") is not None:
             yield self._budget(mine["slots"], rule["budget"])
         if settings["floor"]["percent"] is not None:

@@ -49,8 +49,11 @@ class Scope:
         given = zip(KINDS, (self.nodes, self.labels, self.pools, self.domain), strict=True)
         return next((kind for kind, value in given if value), "")
 
-    def covers(self, *, name: str, pool: str, labels: Mapping[str, str], setting: Mapping[str, str]) -> bool:
-        """Returns whether a node is inside the scope. ``setting``: the topology of its cluster."""
+    def covers(self, *, pool: str, labels: Mapping[str, str], setting: Mapping[str, str], name: str = "") -> bool:
+        """Returns whether a node is inside the scope. ``setting``: the topology of its cluster.
+
+        ``name``: needed for a scope that names nodes.
+        """
         match self.kind:
             case "nodes":
                 return name in self.nodes
@@ -68,9 +71,14 @@ class Scope:
         return tuple(key if value is None else f"{key}={value}" for key, value in self.labels)
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """What is selected: names of nodes, selectors of labels, pools, or values of the domain."""
+        return self.nodes or self.selectors or self.pools or self.values
+
+    @property
     def shown(self) -> tuple[str, str]:
         """What is selected, for people: node, label, pool or the domain; and the first names."""
-        names = self.nodes or self.selectors or self.pools or self.values
+        names = self.names
         kind = {"nodes": "node", "labels": "label", "pools": "pool", "domains": self.domain}.get(self.kind, "")
         return kind, ", ".join((*names[:MAX_SHOWN], "…") if len(names) > MAX_SHOWN else names)
 
@@ -79,6 +87,15 @@ class Scope:
         if name in self.nodes:
             return "node", name
         return ("pool", pool) if pool in self.pools else self.shown
+
+    def shown_as_group(self, *, pool: str, labels: Mapping[str, str], setting: Mapping[str, str]) -> tuple[str, str]:
+        """``shown``, for people who may see only a node in it: of several pools, racks or switches only the node's."""
+        kind, name = self.shown
+        if self.domain:
+            name = topology.value_of(labels, topology.label_keys(setting, self.domain))
+        elif self.pools:
+            name = pool
+        return kind, f"{name}, …" if max(len(self.pools), len(self.values)) > 1 else name
 
     def to_json(self) -> dict[str, Any]:
         """The JSON that ``parse`` reads; {} for the whole cluster."""

@@ -14,4 +14,9 @@ SENTENCES: Mapping[str, str] = {
     "seconds_not_in_range": _("Must be whole seconds from {least} to {most}, not {value}."),
     "label_key_invalid": _("{label} is not a label key; write for example label:rack"),
     "budget_scope_unknown": _("Must be cluster, pool or label:KEY, not {value}."),
+    "budget_scopes_not_list": _("Must be a list of groups, each with a limit, not {value}."),
+    "budget_scopes_too_many": _("Must be at most {most} groups."),
+    "budget_scopes_too_long": _("The groups take more than {most} characters. Select them by a label instead."),
+    "budget_scope_twice": _("This group has a limit already. Change that limit."),
+    "budget_scope_without_limit": _('Set a limit: a whole number from 1, or a percentage such as "10%".'),
 }

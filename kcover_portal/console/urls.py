@@ -153,6 +153,7 @@ urlpatterns = [
     path("safety/headroom/", safety.headroom, name="safety-headroom"),
     path("safety/<slug:cluster>/mode/", safety.mode, name="safety-mode"),
     path("safety/<slug:cluster>/guards/<slug:guard>/", safety.guard, name="safety-guard"),
+    path("safety/<slug:cluster>/groups/", safety.group_budget, name="safety-group"),
     path("safety/<slug:cluster>/topology/", cluster_settings.topology, name="safety-topology"),
     path("safety/<slug:cluster>/drains/", cluster_settings.drains, name="safety-drains"),
     path("safety/<slug:cluster>/people/", cluster_settings.two_people, name="safety-people"),

@@ -28,7 +28,7 @@ CALM = {
     "storm": {"enabled": False},
     "rate": {"enabled": False},
     "breaker": {"enabled": False},
-    "budget": {"limit": None},
+    "budget": {"limit": None, "scopes": []},
     "floor": {"percent": None},
 }
 

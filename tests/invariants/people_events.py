@@ -121,7 +121,10 @@ def limits(bed: Bed, chance: random.Random) -> None:
         "storm": {"enabled": chance.random() < 0.2},
         "rate": {"enabled": chance.random() < 0.2},
         "breaker": {"enabled": chance.random() < 0.3, "limit": chance.randint(1, 3)},
-        "budget": {"limit": chance.choice((None, None, None, 1, 2, "50%"))},
+        "budget": {
+            "limit": chance.choice((None, None, None, 1, 2, "50%")),
+            "scopes": chance.choice(([], [], [{"limit": 1, "labels": ["team=a"]}])),
+        },
         "floor": {"percent": chance.choice((None, None, None, None, 50))},
         "cooldown": chance.choice((0, 0, 60)),
         "hold_down": chance.choice((0, 10)),

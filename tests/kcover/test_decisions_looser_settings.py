@@ -10,7 +10,7 @@ from kcover.decisions import guards
 NO: tuple[str, ...] = ()
 STRICT = {
     "breaker": {"limit": 5},
-    "budget": {"limit": 5},
+    "budget": {"limit": 5, "scopes": [{"limit": 3, "pools": ["a100"]}]},
     "floor": {"percent": 50},
     "cooldown": 600,
     "ladder": {"reboots": 2},
@@ -31,6 +31,10 @@ STRICT = {
         ({"breaker": {"limit": 4, "window": 600}}, NO),
         ({"budget": {"limit": None}}, ("budget",)),
         ({"budget": {"by": "pool"}}, ("budget",)),
+        ({"budget": {"scopes": []}}, ("budget",)),
+        ({"budget": {"scopes": [{"limit": 4, "pools": ["a100"]}]}}, ("budget",)),
+        ({"budget": {"scopes": [{"limit": 3, "pools": ["b200"]}]}}, ("budget",)),
+        ({"budget": {"scopes": [{"limit": 1, "pools": ["b200"]}, {"limit": 2, "pools": ["a100"]}]}}, NO),
         ({"budget": {"limit": 1}}, NO),
         ({"floor": {"percent": None}}, ("floor",)),
         ({"floor": {"percent": 60}}, NO),

@@ -717,6 +717,7 @@ def test_the_plan_limit(active: int, *, refused: bool) -> None:
 def test_facts_as_json() -> None:
     made = facts(
         symptoms=(symptom(3),),
+        scoped={"0": guards.Slots(by="rack", name="r1", eligible=4, taken=1)},
         rules=by_rule(taken=1, ended=NOW),
         labels={"a": "b"},
         maintenance=(window(reason="x"),),
@@ -728,6 +729,7 @@ def test_facts_as_json() -> None:
         "eligible": 100,
         "isolated_lately": 0,
         "slots": {"by": "cluster", "name": "east", "eligible": 100, "taken": 0},
+        "scoped": {"0": {"by": "rack", "name": "r1", "eligible": 4, "taken": 1}},
         "pool": {"name": "a100", "eligible": 10, "healthy": 10},
         "labels": {"a": "b"},
         "serving": True,

@@ -9,13 +9,14 @@ from hypothesis import given, strategies as st
 
 from kcover.decisions import guards
 from kcover.decisions.guards import settings as values
+from kcover.nodes.scopes import Scope
 from kcover.values import limits
 
 DEFAULTS: dict[str, Any] = {
     "storm": {"enabled": True, "nodes": 3, "percent": 3, "window": 300},
     "rate": {"enabled": True},
     "breaker": {"enabled": True, "limit": 10, "window": 300},
-    "budget": {"limit": None, "by": "cluster"},
+    "budget": {"limit": None, "by": "cluster", "scopes": []},
     "floor": {"percent": None},
     "cooldown": 0,
     "hold_down": 30,
@@ -28,7 +29,15 @@ OTHERS: dict[str, Any] = {
     "storm": {"enabled": False, "nodes": 5, "percent": 10, "window": 60},
     "rate": {"enabled": False},
     "breaker": {"enabled": False, "limit": 7, "window": 1},
-    "budget": {"limit": "10%", "by": "label:topology.kubernetes.io/zone"},
+    "budget": {
+        "limit": "10%",
+        "by": "label:topology.kubernetes.io/zone",
+        "scopes": [
+            {"limit": 2, "pools": ["a100", "b200"]},
+            {"limit": "10%", "domains": {"rack": ["r1"]}},
+            {"limit": 1, "labels": ["zone=b", "gold"]},
+        ],
+    },
     "floor": {"percent": 80},
     "cooldown": 600,
     "hold_down": 0,
@@ -54,9 +63,15 @@ def test_settings_are_values() -> None:
     settings = guards.parse(OTHERS)
     assert settings.storm == values.Storm(enabled=False, nodes=5, percent=10, window=timedelta(minutes=1))
     assert settings.breaker == values.Breaker(enabled=False, limit=limits.Limit(count=7), window=timedelta(seconds=1))
-    assert settings.budget == values.Budget(
-        limit=limits.Limit(percent=10), by=values.BudgetScope("label", "topology.kubernetes.io/zone")
+    assert (settings.budget.limit, settings.budget.by) == (
+        limits.Limit(percent=10),
+        values.BudgetScope("label", "topology.kubernetes.io/zone"),
     )
+    assert [(one.limit, one.scope) for one in settings.budget.scopes] == [
+        (limits.Limit(count=2), Scope(pools=("a100", "b200"))),
+        (limits.Limit(percent=10), Scope(domain="rack", values=("r1",))),
+        (limits.Limit(count=1), Scope(labels=(("zone", "b"), ("gold", None)))),
+    ]
     assert settings.floor == values.Floor(percent=80)
     assert settings.cooldown == timedelta(minutes=10)
     assert settings.ladder == values.Ladder(reboots=2, window=timedelta(hours=2))
@@ -132,6 +147,29 @@ BAD: list[tuple[Any, str, str]] = [
     ({"budget": {"by": ["pool"]}}, "budget.by", "Must be cluster, pool or label:KEY, not ['pool']"),
     ({"budget": {"by": "label:"}}, "budget.by", "'' is not a label key; write for example label:rack"),
     ({"budget": {"by": "label:a b"}}, "budget.by", "'a b' is not a label key; write for example label:rack"),
+    ({"budget": {"scopes": None}}, "budget.scopes", "Must be a list of groups, each with a limit, not null"),
+    ({"budget": {"scopes": {}}}, "budget.scopes", "Must be a list of groups, each with a limit, not {}"),
+    ({"budget": {"scopes": [7]}}, "budget.scopes[0]", "Must be an object with limit, labels, pools, domains, not 7"),
+    ({"budget": {"scopes": [{"pools": ["a"]}]}}, "budget.scopes[0].limit", "Set a limit: a whole number from 1"),
+    ({"budget": {"scopes": [{"limit": 0, "pools": ["a"]}]}}, "budget.scopes[0].limit", "0 " + LIMIT),
+    ({"budget": {"scopes": [{"limit": 1}]}}, "budget.scopes[0]", "Select nodes with one of labels, pools, domains"),
+    ({"budget": {"scopes": [{"limit": 1, "pools": []}]}}, "budget.scopes[0].pools", "Must list at least one name"),
+    ({"budget": {"scopes": [{"limit": 1, "nodes": ["n"]}]}}, "budget.scopes[0].nodes", "Unknown setting"),
+    (
+        {"budget": {"scopes": [{"limit": 1, "pools": ["a"]}, {"limit": 2, "pools": ["a"]}]}},
+        "budget.scopes[1]",
+        "This group has a limit already",
+    ),
+    (
+        {"budget": {"scopes": [{"limit": 1, "pools": [f"p{n}"]} for n in range(21)]}},
+        "budget.scopes",
+        "Must be at most 20 groups",
+    ),
+    (
+        {"budget": {"scopes": [{"limit": 1, "pools": [f"{n}" * 100 for n in range(10, 40)]}]}},
+        "budget.scopes",
+        "The groups take more than 4000 characters",
+    ),
     ({"floor": {"percent": 0}}, "floor.percent", PERCENT + "0"),
     ({"floor": {"percent": "80%"}}, "floor.percent", PERCENT + "'80%'"),
     ({"cooldown": -1}, "cooldown", "Must be whole seconds from 0 to 2592000, not -1"),

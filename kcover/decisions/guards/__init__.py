@@ -33,9 +33,12 @@ from kcover.decisions.guards.facts import (
 from kcover.decisions.guards.figures import ISOLATION as ISOLATION, figures as figures
 from kcover.decisions.guards.looser_settings import loosened as loosened
 from kcover.decisions.guards.reason_codes import guard_of as guard_of, is_of_storm as is_of_storm
-from kcover.decisions.guards.room import headroom as headroom
+from kcover.decisions.guards.room import headroom as headroom, in_scopes as in_scopes
 from kcover.decisions.guards.settings import (
+    SCOPE_KINDS as SCOPE_KINDS,
+    Budget as Budget,
     BudgetScope as BudgetScope,
+    ScopedBudget as ScopedBudget,
     SettingError as SettingError,
     Settings as Settings,
     merge as merge,

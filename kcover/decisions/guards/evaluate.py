@@ -152,6 +152,8 @@ def _isolation(settings: Settings, facts: Facts, *, rule: RuleLimits | None, now
         yield _breaker(settings, facts)
     if settings.budget.limit is not None:
         yield _budget(facts.slots, settings.budget.limit, facts)
+    for place, slots in facts.scoped.items():
+        yield _budget(slots, settings.budget.scopes[int(place)].limit, facts)
     if rule is not None and rule.budget is not None:
         yield _budget(facts.rules[rule.name].slots, rule.budget, facts)
     if settings.floor.percent is not None:

@@ -19,9 +19,9 @@ SCOPES = ("all", "cluster", "pool", "node", "label", "rack", "leaf", "nvlink")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slots:
-    """The nodes that one budget covers: those of a cluster, a pool or a label's value, or those that a rule selects.
+    """The nodes that one budget covers: those of a cluster, a pool, a label's value or a scope, or those of a rule.
 
-    ``by``: cluster, pool, label or rule. ``name``: of the cluster, pool or rule, or ``zone=b``; a pool may have none.
+    ``by``: one of ``SCOPES`` or rule. ``name``: of the cluster, pool or rule, or ``zone=b``; a pool may have none.
     ``taken``: nodes with an open rescue or with the portal's marks. A stuck node counts until it is released.
     """
 
@@ -121,7 +121,8 @@ class Facts:
     so that the denominator does not shrink. ``isolated_lately``: distinct nodes that the portal isolated within the
     breaker's window. ``holds_slot``: the node has an open rescue or marks. ``serving``: it is Ready and schedulable;
     False under a foreign cordon. ``slots``: those of the cluster's budget; without one, those that its storms have
-    taken. ``hardware``: the fault at hand is a hardware Xid or SXid of the node itself. ``rules``: by
+    taken. ``scoped``: those of the scopes with a budget of their own that the node is in, by their place in the
+    settings ("0"). ``hardware``: the fault at hand is a hardware Xid or SXid of the node itself. ``rules``: by
     ``Candidate.name``, for rules with a budget or cooldown.
     """
 
@@ -130,6 +131,7 @@ class Facts:
     eligible: int
     isolated_lately: int
     slots: Slots
+    scoped: Mapping[str, Slots] = field(default_factory=dict)
     pool: Pool
     labels: Mapping[str, str] = field(default_factory=dict)
     serving: bool = True

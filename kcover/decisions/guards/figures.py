@@ -15,7 +15,7 @@ _SETTINGS = {
     False: ("storm", "rate", "floor"),
 }
 _FACTS = {
-    True: ("isolated_lately", "slots", "pool", "holds_slot", "hardware", "last_rescue_ended_at", "rules"),
+    True: ("isolated_lately", "slots", "scoped", "pool", "holds_slot", "hardware", "last_rescue_ended_at", "rules"),
     False: ("faulty", "past", "pool"),
 }
 _ALWAYS = ("cluster", "node", "eligible", "serving", "symptoms", "maintenance")

@@ -47,6 +47,9 @@ def _breaker(before: Settings, after: Settings) -> bool:
 
 
 def _budget(before: Settings, after: Settings) -> bool:
+    kept = {one.scope: one.limit for one in after.budget.scopes}
+    if any(_wider(one.limit, kept.get(one.scope)) for one in before.budget.scopes):
+        return True
     if before.budget.limit is None:
         return False
     return before.budget.by != after.budget.by or _wider(before.budget.limit, after.budget.limit)

@@ -35,3 +35,9 @@ def headroom(settings: Settings, facts: Facts) -> Mapping[str, int]:
     if settings.floor.percent is not None:
         found["floor"] = of_floor(settings.floor.percent, facts.pool)
     return found if facts.eligible else dict.fromkeys(found, 0)
+
+
+def in_scopes(settings: Settings, facts: Facts) -> Mapping[int, int]:
+    """The room of each scope with a budget of its own that the node at hand is in, by its place in the settings."""
+    scopes = settings.budget.scopes
+    return {int(place): of_budget(scopes[int(place)].limit, slots) for place, slots in facts.scoped.items()}

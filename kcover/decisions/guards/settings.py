@@ -5,6 +5,7 @@ least one node. docs/interfaces.md lists the defaults; the others are given here
 """
 
 import difflib
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -12,10 +13,14 @@ from datetime import timedelta
 from typing import Any
 
 from kcover import reasons
+from kcover.nodes import scopes
 from kcover.values import limits
 
 MAX_COUNT = 1_000_000  # nodes or rescues: far more than any cluster has
 MAX_WINDOW = timedelta(days=30)
+SCOPE_KINDS = ("labels", "pools", "domains")  # a budget is for a group, whatever nodes it has
+MAX_SCOPES = 20  # budgets of groups; each that covers a node is counted when the node is decided
+MAX_SCOPE_CHARACTERS = 4_000  # of their JSON in all, because each decision keeps a copy of the settings
 DEFAULT_BREAKER_LIMIT = limits.Limit(count=10)  # a larger wave of faults needs a person, however large the cluster is
 _LABEL_PREFIX = "label:"
 _LABEL = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
@@ -76,14 +81,28 @@ class BudgetScope:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScopedBudget:
+    """A limit of its own for the nodes of one scope, in addition to the budget of the cluster."""
+
+    scope: scopes.Scope
+    limit: limits.Limit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
     """At most ``limit`` nodes are isolated or under rescue at the same time, counted by cluster, pool or label.
 
-    None: no budget.
+    None: no budget. ``scopes``: limits of single groups, which hold with or without it.
     """
 
     limit: limits.Limit | None = None
     by: BudgetScope = field(default_factory=BudgetScope)
+    scopes: tuple[ScopedBudget, ...] = ()
+
+    @property
+    def is_set(self) -> bool:
+        """Returns whether any slots are counted."""
+        return self.limit is not None or bool(self.scopes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +187,10 @@ def _plain(value: Any) -> Any:
             return limits.render(value)
         case BudgetScope():
             return str(value)
+        case ScopedBudget():
+            return {"limit": limits.render(value.limit), **value.scope.to_json()}
+        case tuple():
+            return [_plain(item) for item in value]
         case None | bool() | int() | str():
             return value
     return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
@@ -246,6 +269,38 @@ def _by(value: object, path: str) -> BudgetScope:
     return BudgetScope(str(value))
 
 
+def _scopes(value: object, path: str) -> tuple[ScopedBudget, ...]:
+    if not isinstance(value, list):
+        raise SettingError(path, reasons.of("budget_scopes_not_list", value=_shown(value)))
+    if len(value) > MAX_SCOPES:
+        raise SettingError(path, reasons.of("budget_scopes_too_many", most=MAX_SCOPES))
+    found = tuple(_scoped(item, f"{path}[{place}]") for place, item in enumerate(value))
+    if len(json.dumps([_plain(one) for one in found])) > MAX_SCOPE_CHARACTERS:
+        raise SettingError(path, reasons.of("budget_scopes_too_long", most=MAX_SCOPE_CHARACTERS))
+    for place, one in enumerate(found):
+        if any(one.scope == other.scope for other in found[:place]):
+            raise SettingError(f"{path}[{place}]", reasons.of("budget_scope_twice"))
+    return found
+
+
+def _scoped(value: object, path: str) -> ScopedBudget:
+    """``{"limit", one of SCOPE_KINDS}``."""
+    known = _object(value, path, {"limit": _limit, **dict.fromkeys(SCOPE_KINDS, _as_it_is)})
+    if "limit" not in known:
+        raise SettingError(_join(path, "limit"), reasons.of("budget_scope_without_limit"))
+    try:
+        scope = scopes.parse(known)
+    except scopes.ScopeError as error:
+        raise SettingError(_join(path, error.field) if error.field else path, error.reason) from error
+    if not scope.kind:
+        raise SettingError(path, reasons.of("scope_required", known=", ".join(SCOPE_KINDS)))
+    return ScopedBudget(scope=scope, limit=known["limit"])
+
+
+def _as_it_is(value: object, path: str) -> object:
+    return value
+
+
 def _shown(value: object) -> str:
     written = {True: "true", False: "false", None: "null"}.get(value) if isinstance(value, bool | None) else None
     text = written or repr(value)
@@ -259,7 +314,7 @@ _READERS: Mapping[str, Reader] = {
     "storm": _section(Storm, enabled=_flag, nodes=_NODES, percent=_PERCENT, window=_WINDOW),
     "rate": _section(Rate, enabled=_flag),
     "breaker": _section(Breaker, enabled=_flag, limit=_limit, window=_WINDOW),
-    "budget": _section(Budget, limit=_or_null(_limit), by=_by),
+    "budget": _section(Budget, limit=_or_null(_limit), by=_by, scopes=_scopes),
     "floor": _section(Floor, percent=_or_null(_PERCENT)),
     "cooldown": _seconds(0, MAX_WINDOW),
     "hold_down": _seconds(0, timedelta(days=1)),

@@ -15,10 +15,11 @@ from django.utils.translation import gettext as _, gettext_lazy
 
 from kcover import reasons
 from kcover.decisions import guards
-from kcover.values import durations
+from kcover.nodes import scopes
+from kcover.values import durations, limits
 from kcover.values.recurrence import Recurrence, RecurrenceError
 from kcover_portal.console.forms import Act, Somewhere, widgets
-from kcover_portal.console.forms.scopes import ScopeFields
+from kcover_portal.console.forms.scopes import ScopeFields, document, split, ways
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import pauses
 from kcover_portal.lib import localization
@@ -128,6 +129,57 @@ class Guard(Act):
         """Attach the core's error to its field."""
         part = error.path.rpartition(".")[2]
         self.add_error(part if part in self.fields else None, localization.say(error.reason))
+
+
+class GroupBudget(ScopeFields, Act):
+    """The budget of one group of nodes, with a reason. Without a limit the group's budget is removed."""
+
+    cluster = forms.CharField(required=False, widget=forms.HiddenInput())  # only the preview of the scope reads it
+    limit = Limit(
+        label=gettext_lazy("Maximum nodes (count or percentage)"),
+        required=False,
+        help_text=gettext_lazy("Leave blank to remove the limit of this group."),
+        widget=forms.TextInput(attrs=_LINE),
+    )
+    whole = gettext_lazy("Select one")
+    field_order = ("cluster", "by", "which", "limit", "reason")
+
+    def __init__(self, data: Any, *, cluster: Cluster, settings: guards.Settings, initial: Mapping[str, str]) -> None:
+        super().__init__(data)
+        self._budgets = settings.budget.scopes
+        field = self.fields["by"]
+        assert isinstance(field, forms.ChoiceField)
+        field.choices = [(way, label) for way, label in ways(self.whole) if way != "nodes"]
+        self.fields["by"].required = self.fields["which"].required = True
+        self.initial.update(initial, cluster=cluster.name)
+        if "by" in initial and (kept := self._limit_of(initial["by"], initial.get("which", ""))) is not None:
+            self.initial["limit"] = limits.render(kept)
+
+    def clean(self) -> dict[str, Any] | None:
+        """Refuses to remove the limit of a group that has none."""
+        given = super().clean() or self.cleaned_data
+        removes = "scope" in given and "limit" in given and given["limit"] is None
+        if removes and given["scope"] not in [one.scope for one in self._budgets]:
+            self.add_error("limit", _("This group has no limit yet. Enter one."))
+        return given
+
+    def patch(self) -> dict[str, Any]:
+        """The patch for ``guards.merge``: all groups with a limit, with this one set, changed or removed."""
+        scope, limit = self.cleaned_data["scope"], self.cleaned_data["limit"]
+        most: dict[scopes.Scope, int | str | None] = {one.scope: limits.render(one.limit) for one in self._budgets}
+        most[scope] = limit
+        kept = [{"limit": value, **one.to_json()} for one, value in most.items() if value is not None]
+        return {"budget": {"scopes": kept}}
+
+    def refuse(self, error: guards.SettingError) -> None:
+        """Attach the core's error to its field."""
+        self.add_error("limit" if error.path.endswith(".limit") else "which", localization.say(error.reason))
+
+    def _limit_of(self, by: str, which: str) -> limits.Limit | None:
+        with contextlib.suppress(scopes.ScopeError):
+            scope = scopes.parse(document(by, split(which)))
+            return next((one.limit for one in self._budgets if one.scope == scope), None)
+        return None
 
 
 class Resume(Act):

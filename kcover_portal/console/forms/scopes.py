@@ -47,7 +47,7 @@ class ScopeFields(forms.Form):
         super().__init__(_with_older_names(data), **settings)
         field = self.fields["by"]
         assert isinstance(field, forms.ChoiceField)
-        field.choices = [("", self.whole), *WAYS]
+        field.choices = ways(self.whole)
 
     def clean(self) -> dict[str, Any] | None:
         """Adds ``scope`` to the cleaned data."""
@@ -90,6 +90,11 @@ class SomeNodes(OnNodes):
     def __init__(self, data: Any, *, clusters: QuerySet[Cluster], initial: Mapping[str, Any]) -> None:
         super().__init__(data, clusters=clusters, initial=initial)
         self.fields["by"].required = self.fields["which"].required = True
+
+
+def ways(empty: Any) -> list[tuple[str, Any]]:
+    """The choices of the field ``by``. ``empty``: the label of the first choice, which selects nothing."""
+    return [("", empty), *WAYS]
 
 
 def _with_older_names(data: Any) -> Any:

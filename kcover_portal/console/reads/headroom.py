@@ -11,10 +11,14 @@ from django.db.models import Exists, OuterRef
 from django.utils.translation import gettext as _
 
 from kcover import actions
+from kcover.decisions import guards
+from kcover.values import limits
 from kcover_portal.console.reads import budget_groups, trends
+from kcover_portal.console.reads.safety import where_of
 from kcover_portal.console.reads.step_facts import duration
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.fleet.services import node_scopes
 from kcover_portal.reports import slots
 from kcover_portal.rescue.models import Rescue, Step
 from kcover_portal.rescue.queries import capacity
@@ -77,33 +81,40 @@ def of_breakers(clusters: Collection[Cluster], *, now: datetime, span: str) -> l
 
 def of_budgets(clusters: Collection[Cluster], *, now: datetime, span: str) -> list[Headroom]:
     """The budgets of the clusters by their present groups of nodes, of each cluster the nearest to their limits."""
-    limited = [cluster for cluster in clusters if fleet.guards_of(cluster).budget.limit is not None]
+    limited = [cluster for cluster in clusters if fleet.guards_of(cluster).budget.is_set]
     return [found for cluster in limited for found in _budgets(cluster, now=now, span=span)]
 
 
 def _budgets(cluster: Cluster, *, now: datetime, span: str) -> list[Headroom]:
     """A node uses a slot while a rescue is open on it, and while the portal keeps work off it."""
-    budget = fleet.guards_of(cluster).budget
-    assert budget.limit is not None
     starts = trends.buckets(span, now=now)
-    nodes = capacity.eligible(cluster).order_by().annotate(group=budget_groups.expression(budget.by))
-    group_of = dict(nodes.values_list("pk", "group"))
-    used: dict[str | None, list[Taken]] = {group: [] for group in group_of.values()}
-    for node, since, until in slots.taken(cluster, since=datetime.fromtimestamp(starts[0], UTC), until=now):
-        if node in group_of:
-            used[group_of[node]].append((node, since, until))
-    sizes = Counter(group_of.values())
+    slots_taken = list(slots.taken(cluster, since=datetime.fromtimestamp(starts[0], UTC), until=now))
     found = [
         Headroom(
             cluster=cluster.name,
-            limit=budget.limit.of(sizes[group]),
+            limit=limit.of(len(nodes)),
             starts=list(starts),
-            peaks=_most_at_once(taken, starts),
-            scope=budget_groups.name(budget.by, group),
+            peaks=_most_at_once((one for one in slots_taken if one[0] in nodes), starts),
+            scope=name,
         )
-        for group, taken in used.items()
+        for name, limit, nodes in _groups(cluster, fleet.guards_of(cluster).budget)
     ]
     return sorted(found, key=lambda one: (one.limit - max(one.peaks), one.scope))[:MAX_GROUPS]
+
+
+def _groups(cluster: Cluster, budget: guards.Budget) -> Iterable[tuple[str, limits.Limit, Collection[int]]]:
+    """The name, the limit and the eligible nodes of each group that a budget covers."""
+    rows = capacity.eligible(cluster).order_by()
+    if budget.limit is not None:
+        members: dict[str | None, set[int]] = {}
+        grouped = rows.annotate(group=budget_groups.expression(budget.by))
+        for node, group in grouped.values_list("pk", "group"):
+            members.setdefault(group, set()).add(node)
+        for group, nodes in members.items():
+            yield budget_groups.name(budget.by, group), budget.limit, nodes
+    for one in budget.scopes:
+        inside = node_scopes.nodes(cluster, one.scope).values("pk")
+        yield where_of(one.scope), one.limit, set(rows.filter(pk__in=inside).values_list("pk", flat=True))
 
 
 def _most_at_once(taken: Iterable[Taken], starts: range) -> list[int]:

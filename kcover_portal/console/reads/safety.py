@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from urllib.parse import urlencode
 
 from django.db.models import Count, F, Q, QuerySet
 from django.utils.translation import gettext as _, ngettext
@@ -20,7 +21,7 @@ from kcover_portal.console.reads import budget_groups
 from kcover_portal.console.reads.step_facts import duration
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Maintenance, Node, PendingChange
-from kcover_portal.fleet.services import pending_changes
+from kcover_portal.fleet.services import node_scopes, pending_changes
 from kcover_portal.incidents.models import Incident
 from kcover_portal.lib import localization
 from kcover_portal.rescue.control import requests
@@ -45,6 +46,14 @@ class Gauge:
     state: str
     note: str = ""
     least: bool = False
+    group: scopes.Scope | None = None  # a group with a budget of its own
+
+    @property
+    def group_query(self) -> str:
+        """The query of the address at which the budget of the group is changed."""
+        if self.group is None:
+            return ""
+        return urlencode({"by": self.group.domain or self.group.kind, "which": ", ".join(self.group.names)})
 
     @property
     def share(self) -> int:
@@ -223,6 +232,26 @@ def _breaker(cluster: Cluster, settings: guards.Settings, eligible: int, *, now:
 
 def _budget(cluster: Cluster, settings: guards.Settings) -> list[Gauge]:
     """One gauge per group of nodes with its own budget, the fullest first."""
+    return [*_budgets_by_group(cluster, settings), *_budgets_of_scopes(cluster, settings)]
+
+
+def _budgets_of_scopes(cluster: Cluster, settings: guards.Settings) -> list[Gauge]:
+    """One gauge for each scope with a budget of its own, in the order of the settings."""
+    found = []
+    for one in settings.budget.scopes:
+        inside = node_scopes.nodes(cluster, one.scope).values("pk")
+        sums = (
+            capacity.eligible(cluster)
+            .filter(pk__in=inside)
+            .aggregate(of=Count("pk"), used=Count("pk", filter=Q(pk__in=capacity.taken(cluster).values("node"))))
+        )
+        most = one.limit.of(sums["of"])
+        state, note = _state(sums["used"], most), _("isolated or in rescue")
+        found.append(Gauge("budget", where_of(one.scope), sums["used"], most, state, note, group=one.scope))
+    return found
+
+
+def _budgets_by_group(cluster: Cluster, settings: guards.Settings) -> list[Gauge]:
     limit, by, taken = settings.budget.limit, settings.budget.by, capacity.taken(cluster).values("node")
     rows = capacity.eligible(cluster).order_by()
     if limit is None:

@@ -115,6 +115,31 @@ def guard(request: Request, cluster: str, guard: str) -> HttpResponse:
     row = _cluster(request, cluster)
     require(request, Verb.CONFIGURE, row)
     form = guard_settings.Guard(request.POST or None, guard=guard, settings=fleet.guards_of(row))
+    look = presentation.GUARDS[guard]
+    address = reverse("console:safety-guard", args=(row.name, guard))
+    title = f"{look.label} · {row.name}"
+    return _change_guards(request, row, form, title=title, icon=look.icon, text=look.help, address=address)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def group_budget(request: Request, cluster: str) -> HttpResponse:
+    """Set, change or remove the budget of one group of nodes, with a reason."""
+    row = _cluster(request, cluster)
+    require(request, Verb.CONFIGURE, row)
+    initial = {name: request.GET[name] for name in ("by", "which") if name in request.GET}
+    settings = fleet.guards_of(row)
+    form = guard_settings.GroupBudget(request.POST or None, cluster=row, settings=settings, initial=initial)
+    title = _("Budget of a group in %(cluster)s") % {"cluster": row.name}
+    text = _("The most nodes of this group that are isolated or in rescue at a time. The other limits hold, too.")
+    address, look = reverse("console:safety-group", args=(row.name,)), presentation.GUARDS["budget"]
+    return _change_guards(request, row, form, title=title, icon=look.icon, text=text, address=address)
+
+
+def _change_guards(
+    request: Request, row: Cluster, form: guard_settings.Guard | guard_settings.GroupBudget, **shown: Any
+) -> HttpResponse:
+    """Show the form, then change the guards. A looser setting waits where the cluster asks for a second admin."""
 
     def change(given: dict[str, Any], now: datetime) -> HttpResponse | None:
         if pending_changes.loosens_guards(row, form.patch()) and pending_changes.needs_second(row):
@@ -123,10 +148,7 @@ def guard(request: Request, cluster: str, guard: str) -> HttpResponse:
         pending_changes.change(row, kind, form.patch(), may_loosen=True, actor=actor, reason=given["reason"], now=now)
         return None
 
-    look = presentation.GUARDS[guard]
-    address = reverse("console:safety-guard", args=(row.name, guard))
-    title = f"{look.label} · {row.name}"
-    return _act(request, form, change, step_up=True, title=title, icon=look.icon, text=look.help, address=address)
+    return _act(request, form, change, step_up=True, **shown)
 
 
 @require_http_methods(["GET", "POST"])

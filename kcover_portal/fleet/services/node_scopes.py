@@ -43,6 +43,11 @@ def nodes(cluster: Cluster, scope: scopes.Scope) -> QuerySet[Node]:
     return rows
 
 
+def covers(scope: scopes.Scope, node: Node, cluster: Cluster) -> bool:
+    """Returns whether the node is in a scope of the cluster, which is the node's own."""
+    return scope.covers(name=node.name, pool=node.pool, labels=node.labels, setting=cluster.topology)
+
+
 def unknown(cluster: Cluster, scope: scopes.Scope, *, among: QuerySet[Node] | None = None) -> list[str]:
     """Returns the names, selectors or values of the scope that no node has, in their order.
 

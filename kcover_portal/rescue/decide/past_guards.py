@@ -77,6 +77,7 @@ class Replay:
             eligible=len(known.nodes),
             isolated_lately=len(lately - {node.pk}),
             slots=_slots(node, situation.node.labels, settings.budget.by, known, taken),
+            scoped=_scoped(node, situation.node.labels, settings.budget, known, taken),
             pool=_pool(node, known, taken),
             labels=situation.node.labels,
             serving=node.pk not in taken,
@@ -108,6 +109,20 @@ def _slots(node: Node, labels: dict[str, str], by: guards.BudgetScope, known: _F
         scope = set(known.nodes)
     name = {"cluster": node.cluster.name, "pool": node.pool, "label": f"{by.label_key}={label}"}[by.kind]
     return guards.Slots(by=by.kind, name=name, eligible=len(scope), taken=len(scope & taken))
+
+
+def _scoped(
+    node: Node, labels: dict[str, str], budget: guards.Budget, known: _Fleet, taken: set[int]
+) -> dict[str, guards.Slots]:
+    setting, found = node.cluster.topology, dict[str, guards.Slots]()
+    for place, one in enumerate(budget.scopes):
+        inside = {
+            pk for pk, (pool, own) in known.nodes.items() if one.scope.covers(pool=pool, labels=own, setting=setting)
+        }
+        if node.pk in inside:
+            kind, name = one.scope.shown_as_group(pool=node.pool, labels=labels, setting=setting)
+            found[str(place)] = guards.Slots(by=kind, name=name, eligible=len(inside), taken=len(inside & taken))
+    return found
 
 
 def _pool(node: Node, known: _Fleet, taken: set[int]) -> guards.Pool:

@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 
-from django.db.models import Max, Q
+from django.db.models import Max, Q, QuerySet
 
 from kcover.decisions import guards, match
 from kcover.plans import lifecycle
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Maintenance, Node
+from kcover_portal.fleet.services import node_scopes
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.queries import capacity, guard_numbers, symptoms
 from kcover_portal.rescue.queries.numbers import as_keys
@@ -27,7 +28,7 @@ def lock(cluster: Cluster, settings: guards.Settings, rules: Iterable[match.Cand
 
     Returns the cluster's row as it is under the lock, because its settings may have changed; None without a lock.
     """
-    scarce = any((settings.storm.enabled, settings.breaker.enabled, settings.budget.limit, settings.floor.percent))
+    scarce = any((settings.storm.enabled, settings.breaker.enabled, settings.budget.is_set, settings.floor.percent))
     if not scarce and all(candidate.rule.budget is None for candidate in rules):
         return None
     # no_key: rows that refer to the cluster may be written meanwhile.
@@ -110,6 +111,7 @@ class Counts:
                 cluster, since=since, nodes=nodes, codes=codes, known=known, names=names, without_storm=without_storm
             )
         self._used: dict[tuple[guards.BudgetScope, str | None], tuple[int, set[int]]] = {}
+        self._in_scope: dict[int, tuple[int, set[int]]] = {}
         self._pools: dict[str, tuple[int, int]] = {}
         self._rules: dict[str, tuple[int, set[int]]] = {}
 
@@ -137,6 +139,7 @@ class Counts:
             slots=self._slots(node, settings.budget.by)
             if settings.budget.limit is not None
             else self._storm_slots(shared),
+            scoped=self._scoped(node),
             pool=self._pool(node)
             if settings.floor.percent is not None
             else guards.Pool(name=node.pool, eligible=0, healthy=0),
@@ -164,7 +167,7 @@ class Counts:
     def _slots(self, node: Node, by: guards.BudgetScope) -> guards.Slots:
         value = _group(node, by)
         if (by, value) not in self._used:
-            self._used[by, value] = self._count(node, by, value)
+            self._used[by, value] = self._count(self._group_rows(by, value))
         eligible, used = self._used[by, value]
         more = {it.node.pk for it in self._added if _group(it.node, by) == value}
         names = {"cluster": self._cluster.name, "pool": node.pool, "label": f"{by.label_key}={value or ''}"}
@@ -184,18 +187,35 @@ class Counts:
         rows = capacity.isolated_by_rules(self._cluster, since=since, recheck=self._recheck)
         return set(rows.values_list("node", flat=True))
 
-    def _count(self, node: Node, by: guards.BudgetScope, value: str | None) -> tuple[int, set[int]]:
-        """The number of eligible nodes in a scope, and the nodes that use its slots.
+    def _scoped(self, node: Node) -> dict[str, guards.Slots]:
+        """The slots of each scope with a budget of its own that the node is in. One look at each scope."""
+        found: dict[str, guards.Slots] = {}
+        for place, budget in enumerate(self._settings.budget.scopes):
+            if not node_scopes.covers(budget.scope, node, self._cluster):
+                continue
+            if place not in self._in_scope:
+                self._in_scope[place] = self._count(node_scopes.nodes(self._cluster, budget.scope))
+            eligible, used = self._in_scope[place]
+            more = {it.node.pk for it in self._added if node_scopes.covers(budget.scope, it.node, self._cluster)}
+            kind, name = budget.scope.shown_as_group(pool=node.pool, labels=node.labels, setting=self._cluster.topology)
+            found[str(place)] = guards.Slots(by=kind, name=name, eligible=eligible, taken=len(used | more))
+        return found
+
+    def _group_rows(self, by: guards.BudgetScope, value: str | None) -> QuerySet[Node]:
+        rows = Node.objects.filter(cluster=self._cluster, in_cluster=True)
+        if by.kind == "pool":
+            return rows.filter(pool=value)
+        if by.kind == "label":
+            key = by.label_key
+            return rows.filter(**{f"labels__{key}": value}) if value is not None else rows.exclude(labels__has_key=key)
+        return rows
+
+    def _count(self, rows: QuerySet[Node]) -> tuple[int, set[int]]:
+        """The number of eligible nodes among the rows, and the nodes that use slots.
 
         A node that a rule or a decision system isolated keeps its slot when its GPUs disappear or it is excluded later,
         because it is as stuck as before (invariant 36). What people do to such nodes is not counted.
         """
-        rows = Node.objects.filter(cluster=self._cluster, in_cluster=True)
-        if by.kind == "pool":
-            rows = rows.filter(pool=value)
-        elif by.kind == "label":
-            key = by.label_key
-            rows = rows.filter(**{f"labels__{key}": value}) if value is not None else rows.exclude(labels__has_key=key)
         counted = rows.filter(pk__in=capacity.eligible(self._cluster).values("pk"))
         out = capacity.taken(self._cluster, recheck=self._recheck)
         stuck = Q(pk__in=out.exclude(origin=Rescue.Origin.MANUAL).values("node"))

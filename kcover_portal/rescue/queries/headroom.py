@@ -47,7 +47,7 @@ def around_isolation(node: Node, *, now: datetime) -> dict[str, tuple[int, int]]
 def _rooms(
     cluster: Cluster, settings: guards.Settings, members: list[tuple[Any, ...]], *, now: datetime
 ) -> dict[str, int]:
-    by = settings.budget.by
+    by, inside = settings.budget.by, _inside(cluster, settings, members)
     groups: Mapping[str, Mapping[int, Hashable]] = {
         "breaker": dict.fromkeys((pk for pk, _, _ in members), ""),
         "budget": {pk: {"pool": pool, "label": labels.get(by.label_key)}.get(by.kind) for pk, pool, labels in members},
@@ -56,10 +56,11 @@ def _rooms(
     sizes = {guard: Counter(group.values()) for guard, group in groups.items()}
     counted = [guard for guard in groups if len(sizes[guard]) <= MAX_GROUPS]
     samples = {guard: {value: pk for pk, value in groups[guard].items()} for guard in counted}
-    keys = {pk for chosen in samples.values() for pk in chosen.values()}
+    keys = {pk for chosen in samples.values() for pk in chosen.values()} | {min(pks) for pks in inside.values()}
     nodes = {node.pk: node for node in Node.objects.filter(pk__in=keys)}
     counts_now = counts.Counts(cluster, settings=settings, now=now, nodes=list(nodes.values()))
-    rooms = {pk: guards.headroom(settings, counts_now.of(node)) for pk, node in nodes.items()}
+    facts = {pk: counts_now.of(node) for pk, node in nodes.items()}
+    rooms = {pk: guards.headroom(settings, known) for pk, known in facts.items()}
     found: dict[str, int] = {}
     for guard in counted:
         left = {value: rooms[pk][guard] for value, pk in samples[guard].items() if guard in rooms[pk]}
@@ -67,7 +68,24 @@ def _rooms(
             found[guard] = next(iter(left.values()))
         elif left:
             found[guard] = sum(min(room, sizes[guard][value]) for value, room in left.items())
+    for place, pks in inside.items():
+        room, others = guards.in_scopes(settings, facts[min(pks)])[place], len(members) - len(pks)
+        most = others + min(room, len(pks)) if others else room
+        found["budget"] = min(most, found.get("budget", most))
     return found
+
+
+def _inside(
+    cluster: Cluster, settings: guards.Settings, members: list[tuple[Any, ...]]
+) -> Mapping[int, frozenset[int]]:
+    """The members in each scope with a budget of its own, by its place in the settings; only scopes that have any."""
+    found = {
+        place: frozenset(
+            pk for pk, pool, labels in members if one.scope.covers(pool=pool, labels=labels, setting=cluster.topology)
+        )
+        for place, one in enumerate(settings.budget.scopes)
+    }
+    return {place: pks for place, pks in found.items() if pks}
 
 
 def _protected(cluster: Cluster, rows: QuerySet[Node], number: int, *, now: datetime) -> dict[str, int]:
