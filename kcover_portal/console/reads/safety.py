@@ -245,6 +245,9 @@ def _budgets_of_scopes(cluster: Cluster, settings: guards.Settings) -> list[Gaug
             .filter(pk__in=inside)
             .aggregate(of=Count("pk"), used=Count("pk", filter=Q(pk__in=capacity.taken(cluster).values("node"))))
         )
+        if not sums["of"]:
+            found.append(Gauge("budget", where_of(one.scope), 0, None, "off", _("No node is in it."), group=one.scope))
+            continue
         most = one.limit.of(sums["of"])
         state, note = _state(sums["used"], most), _("isolated or in rescue")
         found.append(Gauge("budget", where_of(one.scope), sums["used"], most, state, note, group=one.scope))
