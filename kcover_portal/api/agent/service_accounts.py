@@ -171,6 +171,10 @@ class ServiceAccounts:
 
     async def _start_review(self, key: str, secret: str, name: str, claims: jwt_claims.Claims) -> Credential:
         cluster = await self._cluster(name)
+        with log_context.bound(cluster=cluster.name):
+            return await self._review_in_turn(key, secret, cluster, claims)
+
+    async def _review_in_turn(self, key: str, secret: str, cluster: Cluster, claims: jwt_claims.Claims) -> Credential:
         server = self._servers.setdefault(cluster.pk, _Server(_Lane(self._strangers), _Lane(self._threads)))
         pod = f"{cluster.pk} {claims.pod}" if claims.pod else ""
         lane = (

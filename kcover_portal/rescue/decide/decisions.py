@@ -144,22 +144,38 @@ def _decide(
     now, found = clock(), _Round()
     with transaction.atomic(), ledger.last():
         cases, found.left = _claim(incident_ids)
-        if ask_first:
-            cases = _set_aside(cases, found, jobs_known=jobs_known, now=now)
         if not cases:
             return found
-        if external is not None and not external_decider.still_current(external, cases[0].node.cluster):
-            if external_decider.is_configured(cases[0].node.cluster):
-                doorbell.ring("rescue.decide", cases[0].incident.pk)  # still due: the present decider is asked next
-                return found
-            external = None
-        decided = _answers(cases, external, now=now)
-        # The cluster's settings may have changed while this transaction waited for the lock of the counts.
-        if external is not None and not external_decider.still_current(external, cases[0].node.cluster):
-            doorbell.ring("rescue.decide", cases[0].incident.pk)
-            return found
-        found.opened = _write(decided, clock=clock, claimed=claimed, now=now)
+        with log_context.bound(**_ids(cases)):
+            if ask_first:
+                cases = _set_aside(cases, found, jobs_known=jobs_known, now=now)
+            if cases:
+                found.opened = _answer_and_write(cases, external, clock=clock, claimed=claimed, now=now)
     return found
+
+
+def _ids(cases: Sequence[DecisionCase]) -> dict[str, object]:
+    """The ids of log lines about these decisions."""
+    node = {"node": cases[0].node.name} if len(cases) == 1 else {}
+    return {"cluster": cases[0].node.cluster.name, **node}
+
+
+def _answer_and_write(
+    cases: Sequence[DecisionCase], external: ExternalAnswer | None, *, clock: Clock, claimed: bool, now: datetime
+) -> list[runner.Begun]:
+    """Decides the cases and writes the answers; nothing if they are due again, because the decider has changed."""
+    cluster, incident = cases[0].node.cluster, cases[0].incident.pk
+    if external is not None and not external_decider.still_current(external, cluster):
+        if external_decider.is_configured(cluster):
+            doorbell.ring("rescue.decide", incident)  # still due: the present decider is asked next
+            return []
+        external = None
+    decided = _answers(cases, external, now=now)
+    # The cluster's settings may have changed while this transaction waited for the lock of the counts.
+    if external is not None and not external_decider.still_current(external, cases[0].node.cluster):
+        doorbell.ring("rescue.decide", incident)
+        return []
+    return _write(decided, clock=clock, claimed=claimed, now=now)
 
 
 def _claim(incident_ids: Sequence[int]) -> tuple[list[DecisionCase], list[int]]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from django.db.models import Case, Exists, OuterRef, QuerySet, Value, When
 
+from kcover_portal.config import log_context
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents import services as incidents_services
@@ -73,13 +74,14 @@ def refresh(incidents: Sequence[Incident], *, now: datetime, calls: Executor | N
     unknown = _unknown(cluster, since=now - fleet.guards_of(cluster).storm.window)
     own_first = Case(When(pk__in=own, then=Value(0)), default=Value(1))
     nodes = list(unknown.order_by(own_first, "-pk")[: max(MAX_NODES_PER_DECISION, len(own))])
-    try:
-        list_pods = partial(_pods, fleet.connect(cluster))
-        found = calls.map(list_pods, nodes) if calls is not None else map(list_pods, nodes)
-        for node, pods in zip(nodes, found, strict=True):
-            incidents_services.note_jobs(node, drain.jobs_of(pods), now=now)
-    except port.KubeError as error:
-        log.info("%s: the jobs of %d nodes are not all known: %s", cluster.name, len(nodes), error)
+    with log_context.bound(cluster=cluster.name):
+        try:
+            list_pods = partial(_pods, fleet.connect(cluster))
+            found = calls.map(list_pods, nodes) if calls is not None else map(list_pods, nodes)
+            for node, pods in zip(nodes, found, strict=True):
+                incidents_services.note_jobs(node, drain.jobs_of(pods), now=now)
+        except port.KubeError as error:
+            log.info("%s: the jobs of %d nodes are not all known: %s", cluster.name, len(nodes), error)
 
 
 def _pods(kube: port.Cluster, node: Node) -> Sequence[port.Pod]:

@@ -18,6 +18,7 @@ from tests.kube_fake import FakeCluster
 from tests.portal.api import pods
 from tests.portal.api.door import Answer, Door, loop, report
 from tests.portal.api.pods import ACCOUNT, Agent, identity
+from tests.portal.operate.test_logs import written_by
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -148,10 +149,12 @@ def test_an_api_server_that_is_down_keeps_reports_with_their_agents(
 ) -> None:
     agent = Agent(kube)
     kube.fail("review_token", port.Unavailable("connection refused"))
-    for _ in range(2):
-        answer = agent.report(report())
-        assert "connection refused" in answer.problem(503) or "did not answer recently" in answer.problem(503)
-        assert answer.headers["retry-after"] == "5"
+    with written_by("kcover_portal.api.agent.service_accounts") as lines:
+        for _ in range(2):
+            answer = agent.report(report())
+            assert "connection refused" in answer.problem(503) or "did not answer recently" in answer.problem(503)
+            assert answer.headers["retry-after"] == "5"
+    assert [line["cluster"] for line in lines()] == ["east"]
     assert reviews(kube) == 1  # a fleet does not queue up before a server that does not answer
     assert not Node.objects.exists()
     monkeypatch.setattr(service_accounts.time, "monotonic", _later(service_accounts.CIRCUIT_OPEN_SECONDS))

@@ -18,13 +18,17 @@ import pytest
 from django.test import Client
 
 from kcover import audit
+from kcover.decisions import guards
 from kcover_portal.celery import app
 from kcover_portal.config import log_context, log_format
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.incidents.models import Incident
 from kcover_portal.kube import port
 from kcover_portal.ledger import services as ledger
 from kcover_portal.operate import watcher
 from kcover_portal.policies import tasks as policies
 from kcover_portal.rescue import services as rescue
+from kcover_portal.rescue.decide import decisions, shared_jobs
 from kcover_portal.sources.models import Source
 from kcover_portal.sources.services import pull_schedule
 from tests import moment
@@ -243,6 +247,33 @@ def test_a_node_that_cannot_be_reconciled_is_a_line_with_its_name_and_cluster() 
     with written_by("kcover_portal.rescue.engine.reconcile") as lines:
         rescue.reconcile(now=world.now)
     assert [(line["cluster"], line["node"]) for line in lines()] == [(world.cluster.name, NODE)]
+
+
+@pytest.mark.django_db
+def test_decisions_that_fail_are_lines_with_their_cluster() -> None:
+    world = World(nodes=2)
+    for node in ("gpu-1", "gpu-2"):
+        world.fault(62, node=node)
+    Cluster.objects.update(guards={"breaker": 7})  # as no version writes it
+    due = list(Incident.objects.order_by("pk").values_list("pk", flat=True))
+    with written_by("kcover_portal.rescue.decide.decisions") as lines, pytest.raises(guards.SettingError):
+        decisions.decide_and_run(due, clock=world.clock)
+    assert [(line["cluster"], line.get("incident"), line.get("node")) for line in lines()] == [
+        (world.cluster.name, None, None),
+        (world.cluster.name, due[0], "gpu-1"),
+        (world.cluster.name, due[1], "gpu-2"),
+    ]
+
+
+@pytest.mark.django_db
+def test_jobs_that_cannot_be_looked_up_are_a_line_with_the_cluster() -> None:
+    world = World(nodes=2)
+    for node in ("gpu-1", "gpu-2"):
+        world.fault(62, node=node)
+    world.kube.fail("list_pods", port.Unavailable("down"))
+    with written_by("kcover_portal.rescue.decide.shared_jobs") as lines:
+        shared_jobs.refresh(list(Incident.objects.all()), now=world.now)
+    assert [line["cluster"] for line in lines()] == [world.cluster.name]
 
 
 def test_the_thread_of_a_follower_names_its_cluster() -> None:
