@@ -68,3 +68,20 @@ def test_the_verifier_of_proofs_reads_windows_by_rack(*, covers: bool) -> None:
             check("isolation", ())
     else:
         assert "maintenance" in [one.guard for one in check("isolation", ())]
+
+
+@given(limit=st.one_of(st.integers(1, 5), st.sampled_from(["10%", "60%"])), taken=COUNTS, holds=st.booleans())
+def test_the_verifier_of_proofs_counts_groups_as_the_guards_do(*, limit: int | str, taken: int, holds: bool) -> None:
+    wanted = settings(budget={"scopes": [{"limit": 1, "pools": ["b200"]}, {"limit": limit, "pools": ["a100"]}]})
+    slots = guards.Slots(by="pool", name="a100", eligible=9, taken=taken)
+    found = facts(scoped={"1": slots}, holds_slot=holds)
+    verdict = guards.isolation(wanted, found, now=NOW)
+    assert bool(verdict.held) is (not holds and guards.in_scopes(wanted, found)[1] < 1)
+    made = guards.figures(wanted, found, act=guards.ISOLATION)
+    assert made["settings"]["budget"]["scopes"] == [None, {"limit": limit}]
+    check = verifier.Guards(made["settings"], made["facts"], at=NOW, rule=None, excluded=False).check
+    if verdict.held:
+        with pytest.raises(Exception, match="budget"):
+            check("isolation", ())
+    else:
+        assert [one.guard for one in check("isolation", ())].count("budget") == 1

@@ -30,7 +30,7 @@ from kcover.decisions.guards.facts import (
     Slots as Slots,
     Symptom as Symptom,
 )
-from kcover.decisions.guards.figures import ISOLATION as ISOLATION, figures as figures
+from kcover.decisions.guards.figures import ISOLATION as ISOLATION, figures as figures, recorded as recorded
 from kcover.decisions.guards.looser_settings import loosened as loosened
 from kcover.decisions.guards.reason_codes import guard_of as guard_of, is_of_storm as is_of_storm
 from kcover.decisions.guards.room import headroom as headroom, in_scopes as in_scopes

@@ -23,13 +23,25 @@ _ALWAYS = ("cluster", "node", "eligible", "serving", "symptoms", "maintenance")
 
 def figures(settings: Settings, facts: Facts, *, act: str, rule: RuleLimits | None = None) -> dict[str, Any]:
     """``{"settings", "facts", "excluded", "rule"}`` with what the guards of the act read, times in seconds."""
-    isolates, plain, known = act == ISOLATION, to_json(settings), facts.to_json()
+    isolates, plain, known = act == ISOLATION, recorded(settings, facts), facts.to_json()
     return {
         "settings": {name: plain[name] for name in _SETTINGS[isolates]},
         "facts": {name: known[name] for name in (*_ALWAYS, *_FACTS[isolates]) if known[name] not in ([], {}, None)},
         "excluded": facts.labels.get(EXCLUDE_LABEL) == "true",
         **({"rule": rule_limits(rule)} if rule is not None else {}),
     }
+
+
+def recorded(settings: Settings, facts: Facts | None) -> Mapping[str, Any]:
+    """The settings as plain JSON, with the limits of those groups only that the node of the facts is in.
+
+    Who may see one node learns no names of other pools or racks. The places of the other groups stay, as null.
+    """
+    plain, scoped = to_json(settings), facts.scoped if facts is not None else {}
+    limited = [
+        {"limit": one["limit"]} if str(place) in scoped else None for place, one in enumerate(plain["budget"]["scopes"])
+    ]
+    return {**plain, "budget": {**plain["budget"], "scopes": limited if scoped else []}}
 
 
 def rule_limits(rule: RuleLimits) -> Mapping[str, Any]:

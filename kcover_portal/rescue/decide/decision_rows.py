@@ -160,7 +160,7 @@ def _facts(situation: core.Situation) -> dict[str, Any]:
         "cataloged": numeric and catalog.describe(fault.kind, int(fault.code)) is not None,
         "node": asdict(situation.node),
         "cluster": asdict(situation.cluster),
-        "settings": guards.to_json(situation.settings),
+        "settings": guards.recorded(situation.settings, situation.counts),
         "external_queried": situation.external_queried,
         "counts": situation.counts.to_json() if situation.counts else None,
         "rules": [

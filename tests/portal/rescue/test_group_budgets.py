@@ -102,7 +102,8 @@ def test_inv_29_approved_rescues_begin_within_the_budget_of_their_group(make) ->
 
 
 def test_the_proof_of_an_isolation_counts_its_groups_again(make) -> None:
-    world = with_racks(make(CORDON, nodes=4, budget={"scopes": [IN_RACK]}), "r1", "r2")
+    others = {"limit": 2, "pools": ["secret"]}
+    world = with_racks(make(CORDON, nodes=4, budget={"scopes": [IN_RACK, others]}), "r1", "r2")
     hurt(world, 1)
     world.work()
     rescue = world.rescue("gpu-1")
@@ -110,6 +111,7 @@ def test_the_proof_of_an_isolation_counts_its_groups_again(make) -> None:
     assert rescue.decision.facts["counts"]["scoped"] == {
         "0": {"by": "rack", "name": "r1, …", "eligible": 2, "taken": 0}
     }
+    assert rescue.decision.facts["settings"]["budget"]["scopes"] == [{"limit": 1}, None]
     assert proofs.broken_claim(rescue) == ""
 
 
