@@ -131,6 +131,11 @@ check-templates:
 
 check-vendor:
 	$(BIN)/python tools/vendor_frontend.py --verify
+	$(BIN)/python tools/trim_css.py --verify
+
+.PHONY: styles
+styles: .venv/.stamp-dev ## the part of Tabler's stylesheet that the pages use, after a class was added to one
+	$(BIN)/python tools/trim_css.py
 
 check-migrations:
 	$(BIN)/python manage.py makemigrations --check --dry-run

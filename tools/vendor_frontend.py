@@ -5,7 +5,8 @@
 files that pages use, strips source-map comments, builds the sprite of the icons named in ``icons.txt``, bundles
 ``codemirror.js`` with esbuild, copies the licences and writes ``VENDOR.json``. ``--verify`` compares every file with
 its sha256 there, without network or Node. The result is committed, so that building, testing and running need no Node.
-htmx is not included: django-htmx brings its own.
+htmx is not included: django-htmx brings its own. Tabler's stylesheet is not served whole, so it is in ``tools/vendor``;
+``trim_css.py`` makes the one that is served.
 """
 
 import argparse
@@ -21,6 +22,8 @@ from pathlib import Path
 from xml.etree import ElementTree  # nosec B405
 
 VENDOR = Path(__file__).resolve().parent.parent / "static" / "vendor"
+UNSERVED = Path(__file__).with_name("vendor")
+STYLES = "tabler.min.css"
 MANIFEST = "VENDOR.json"
 SVG = "http://www.w3.org/2000/svg"
 
@@ -50,11 +53,10 @@ PACKAGES = (
     Package(
         name="@tabler/core",
         version="1.6.1",
-        files={"dist/css/tabler.min.css": "tabler.min.css", "dist/js/tabler.min.js": "tabler.min.js"},
+        files={"dist/css/tabler.min.css": STYLES},
         licence_file=None,  # published without a licence file: see _tabler_licence
     ),
     Package(name="bootstrap", version="5.3.8", files={}, inside="@tabler/core"),
-    Package(name="@popperjs/core", version="2.11.8", files={}, inside="@tabler/core", licence_file="LICENSE.md"),
     Package(
         name="uplot",
         version="1.6.32",
@@ -97,8 +99,6 @@ COMMENT = re.compile(rb"/\*.*?\*/", re.DOTALL)
 EXTERNAL_REFERENCE = re.compile(
     rb"(?:https?:)?//(?!www\.w3\.org/)[a-z0-9-]+\.[a-z]{2,}[^\s\"'`)]*|@import", re.IGNORECASE
 )
-# Named in Popper's warnings to developers, never fetched.
-NOT_FETCHED = (b"https://popper.js.org/",)
 
 
 def build() -> None:
@@ -118,28 +118,28 @@ def build() -> None:
                 built[package.licence_name] = (root / package.licence_file).read_bytes()
             else:
                 template = (fetched["@tabler/icons"][0] / "LICENSE").read_text()
-                built[package.licence_name] = _tabler_licence(built["tabler.min.css"].decode(), template).encode()
+                built[package.licence_name] = _tabler_licence(built[STYLES].decode(), template).encode()
             files |= built
             records.append(_record(package, facts, built))
     files[MANIFEST] = (json.dumps({"packages": records}, indent=2, ensure_ascii=False) + "\n").encode()
     for path in _present():
         if path not in files:
-            (VENDOR / path).unlink()
+            _place(path).unlink()
     for path, content in files.items():
-        target = VENDOR / path
+        target = _place(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(content)
 
 
 def verify() -> int:
-    """Compares static/vendor with its manifest and returns the number of files. Raises VendorError."""
+    """Compares the vendored files with their manifest and returns their number. Raises VendorError."""
     manifest = json.loads((VENDOR / MANIFEST).read_text(encoding="utf-8"))
     expected = {path: digest for package in manifest["packages"] for path, digest in package["sha256"].items()}
     present = _present() - {MANIFEST}
     problems = [f"{path} is not in {MANIFEST}" for path in sorted(present - expected.keys())]
     problems += [f"{path} is missing" for path in sorted(expected.keys() - present)]
     for path in sorted(present & expected.keys()):
-        if _sha256((VENDOR / path).read_bytes()) != expected[path]:
+        if _sha256(_place(path).read_bytes()) != expected[path]:
             problems.append(f"{path} was changed by hand")
     versions = {package["name"]: package["version"] for package in manifest["packages"]}
     if versions != {package.name: package.version for package in PACKAGES}:
@@ -195,8 +195,7 @@ def _clean(name: str, content: bytes) -> bytes:
     if b"sourceMappingURL" in content:
         raise VendorError(f"{name}: a reference to a source map is left")
     code = COMMENT.sub(b"", content)
-    references = {reference for reference in EXTERNAL_REFERENCE.findall(code) if not reference.startswith(NOT_FETCHED)}
-    if references:
+    if references := set(EXTERNAL_REFERENCE.findall(code)):
         raise VendorError(f"{name} refers to other servers: {sorted(references)}")
     return content
 
@@ -228,8 +227,17 @@ def _tabler_licence(stylesheet: str, template: str) -> str:
     return re.sub(r"^Copyright .+$", "\n".join(holders), template, count=1, flags=re.MULTILINE)
 
 
+def _place(name: str) -> Path:
+    return (UNSERVED if name == STYLES else VENDOR) / name
+
+
 def _present() -> set[str]:
-    return {path.relative_to(VENDOR).as_posix() for path in VENDOR.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(folder).as_posix()
+        for folder in (VENDOR, UNSERVED)
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def _sha256(content: bytes) -> str:
@@ -244,7 +252,7 @@ def main() -> int:
     try:
         if not options.verify:
             build()
-        print(f"static/vendor: {verify()} files match their packages")
+        print(f"vendored: {verify()} files match their packages")
     except VendorError as error:
         print(error, file=sys.stderr)
         return 1
