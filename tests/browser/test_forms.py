@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import Open, TakeNode
@@ -124,3 +125,28 @@ def test_a_node_is_excluded_by_a_scope_and_the_exclusion_is_ended(open_page: Ope
     expect(page).to_have_url(re.compile("/rescues/"))
     page.goto(page.url.partition("/rescues/")[0] + f"/nodes/sim/{node}/")
     expect(page.locator("#act-exclude")).to_be_visible()
+
+
+@pytest.mark.usefixtures("_guards_kept")
+def test_a_group_of_nodes_gets_a_budget_and_loses_it(open_page: Open):
+    page = open_page("/safety/", width=390)
+    live(page)
+    dialog = page.get_by_role("dialog")
+    page.get_by_role("link", name="Limit a group of nodes in sim").click()
+    dialog.get_by_label("Select nodes by").select_option("labels")
+    dialog.get_by_label("Names").fill("kubernetes.io/hostname")
+    expect(dialog.locator(".scope-sum strong")).to_contain_text("nodes")
+    dialog.get_by_label("Maximum nodes").fill("2")
+    dialog.get_by_label("Reason").fill("spare capacity")
+    assert violations_in_both_themes(page) == []
+    dialog.get_by_role("button", name="Save").click()
+    gauge = page.locator(".gauge").filter(has_text="label kubernetes.io/hostname")
+    expect(gauge).to_contain_text("of 2")
+    assert clicks(page) == 2  # the link and Save
+    gauge.get_by_role("link", name="Change").click()
+    expect(dialog.get_by_label("Names")).to_have_value("kubernetes.io/hostname")
+    expect(dialog.get_by_label("Maximum nodes")).to_have_value("2")
+    dialog.get_by_label("Maximum nodes").fill("")
+    dialog.get_by_label("Reason").fill("enough of them again")
+    dialog.get_by_role("button", name="Save").click()
+    expect(gauge).to_have_count(0)
