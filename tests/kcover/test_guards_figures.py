@@ -7,7 +7,7 @@ import pytest
 from kcover.decisions import guards
 from kcover.decisions.guards.figures import rule_limits
 from kcover.values import limits
-from tests.kcover.test_guards_evaluate import NOW, facts
+from tests.kcover.test_guards_evaluate import NOW, facts, settings
 
 WINDOW = guards.Maintenance(start=NOW, end=NOW + timedelta(hours=1), scope=frozenset(), name="night", reason="move")
 
@@ -60,3 +60,12 @@ def test_a_rule_without_limits() -> None:
 )
 def test_the_guard_of_a_reason(code: str, guard: str | None) -> None:
     assert guards.guard_of(code) == guard
+
+
+def test_of_groups_only_the_limits_of_those_that_the_node_is_in_are_recorded() -> None:
+    groups = [{"limit": 1, "pools": ["secret"]}, {"limit": "5%", "labels": ["gold"]}]
+    wanted = settings(budget={"limit": 3, "scopes": groups})
+    within = {"1": guards.Slots(by="label", name="gold", eligible=4, taken=0)}
+    assert guards.recorded(wanted, facts(scoped=within))["budget"]["scopes"] == [None, {"limit": "5%"}]
+    assert guards.recorded(wanted, facts()) == guards.recorded(wanted, None)
+    assert guards.recorded(wanted, None)["budget"] == {"limit": 3, "by": "cluster", "scopes": []}

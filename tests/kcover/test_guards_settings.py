@@ -261,3 +261,19 @@ def test_a_patch_is_a_deep_merge(first: dict[str, Any], second: dict[str, Any]) 
     assert guards.to_json(after) == expected
     assert guards.merge(after, second) == after
     assert guards.parse(guards.to_json(after)) == after
+
+
+def test_as_many_groups_as_allowed_are_accepted() -> None:
+    most = [{"limit": 1, "pools": [f"p{number}"]} for number in range(values.MAX_SCOPES)]
+    assert len(guards.parse({"budget": {"scopes": most}}).budget.scopes) == values.MAX_SCOPES
+    names = [f"{number}" * 100 for number in range(10, 29)]
+
+    def written(last: int) -> dict[str, Any]:
+        return {"budget": {"scopes": [{"limit": 1, "pools": [*names, "x" * last]}]}}
+
+    bare = len(json.dumps(written(0)["budget"]["scopes"]))
+    room = values.MAX_SCOPE_CHARACTERS - bare
+    assert 0 < room < 253
+    guards.parse(written(room))
+    with pytest.raises(guards.SettingError):
+        guards.parse(written(room + 1))

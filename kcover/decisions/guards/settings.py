@@ -291,7 +291,7 @@ def _scoped(value: object, path: str) -> ScopedBudget:
     try:
         scope = scopes.parse(known)
     except scopes.ScopeError as error:
-        raise SettingError(_join(path, error.field) if error.field else path, error.reason) from error
+        raise SettingError(_join(path, error.field), error.reason) from error
     if not scope.kind:
         raise SettingError(path, reasons.of("scope_required", known=", ".join(SCOPE_KINDS)))
     return ScopedBudget(scope=scope, limit=known["limit"])
