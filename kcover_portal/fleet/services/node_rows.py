@@ -43,7 +43,7 @@ REQUIRED = {
     **dict.fromkeys(("gpus", "unallocatable"), "integer"),
 }
 MAX_NAME = 253  # characters
-JOINING = timedelta(hours=1)  # so long after a node joined, a cloud's controller may name its machine (providerID)
+JOINING = timedelta(hours=1)  # so long after a node joined, it may name its machine, or a cloud's controller may
 # By a value that is not cleaned. Unlike what a source sends, a row may also break a constraint: another node has it.
 UNSTORABLE = (DataError, IntegrityError, ValueError, OverflowError)
 
@@ -270,15 +270,17 @@ def _is_not_ready(taints: Iterable[Mapping[str, Any]]) -> bool:
 def _restated(row: Node, columns: Mapping[str, Any], *, now: datetime) -> dict[str, str]:
     """Which names of its machine the node has changed since it joined, with the ones that it joined with.
 
-    Its kubelet states both by itself. A node that was created again has joined again.
+    Its kubelet states both by itself. A node that was created again has joined again. No UUID, or a malformed one, is
+    another one too: a stolen node could state the UUID of any machine after it.
     """
     if row.uid != columns["uid"]:
         return {}
     found = dict(row.restated)
-    if machine_drivers.same_machine(row.system_uuid, columns["system_uuid"]) is False:
-        found.setdefault("system_uuid", row.system_uuid)
-    if row.provider_id != columns["provider_id"] and (row.provider_id or now - row.created_at > JOINING):
-        found.setdefault("provider_id", row.provider_id)
+    for name in ("system_uuid", "provider_id"):
+        before, after = getattr(row, name), columns[name]
+        is_same = before == after or (name == "system_uuid" and machine_drivers.same_machine(before, after))
+        if not is_same and (before or now - row.created_at > JOINING):
+            found.setdefault(name, before)
     return found
 
 

@@ -185,8 +185,8 @@ def test_a_node_has_the_driver_that_names_it_most_closely(cluster: Cluster) -> N
 def node(cluster: Cluster) -> Iterator[Node]:
     kube = FakeCluster(clock=lambda: NOW)
     uninstall = connections.install(cluster.pk, kube)
-    kube.add_node("gpu-1")
-    yield Node.objects.create(cluster=cluster, name="gpu-1", created_at=NOW)
+    seen = kube.add_node("gpu-1")
+    yield Node.objects.create(cluster=cluster, name="gpu-1", system_uuid=seen.system_uuid, created_at=NOW)
     uninstall()
 
 

@@ -144,8 +144,12 @@ def test_a_node_of_another_cluster_is_not_named(mine: str, code: str) -> None:
         world.uninstall()
 
 
-def test_a_machine_that_the_node_did_not_join_with_waits_for_an_admin() -> None:
-    """It was powered off although it is no node: a database server whose controller is within the driver's hosts."""
+@pytest.mark.parametrize("before", [(), ("Not Settable",), (str(uuid.UUID(int=0)),)])
+def test_a_machine_that_the_node_did_not_join_with_waits_for_an_admin(before: tuple[str, ...]) -> None:
+    """It was powered off although it is no node: a database server whose controller is within the driver's hosts.
+
+    ``before``: what the node states in between. No UUID was no other one, and the next one was the first.
+    """
     world, server = Thief(), str(uuid.uuid4())
     controller = Controller(uuid=server)
     address = f"http://{{bmc}}:{controller.url.rpartition(':')[2]}"
@@ -158,7 +162,8 @@ def test_a_machine_that_the_node_did_not_join_with_waits_for_an_admin() -> None:
             now=world.now,
         )
         joined = world.node().system_uuid
-        world.steal(server)
+        for stated in (*before, server):
+            world.steal(stated)
         assert world.node().restated == {"system_uuid": joined}
         assert world.until_held() == "machine_restated"
         assert controller.asked == []
@@ -192,6 +197,23 @@ def test_an_instance_is_named_while_a_node_joins_and_not_later(after: timedelta,
         with pytest.raises(machines.Unusable) as found:
             controller.check_stated()
         assert found.value.reason.code == code
+    finally:
+        world.uninstall()
+
+
+@pytest.mark.parametrize(("after", "restated"), [(timedelta(minutes=5), {}), (timedelta(hours=2), {"system_uuid": ""})])
+def test_a_node_that_joins_without_a_uuid_may_state_it_at_once(after: timedelta, restated: dict[str, str]) -> None:
+    world = World(policy=POLICY, nodes=1)
+    try:
+        Node.objects.filter(name=NODE).update(system_uuid="")
+        live = world.kube.get_node(NODE)
+        driver = Driver(name="bmc", kind="redfish", cluster=world.cluster, url="https://{node}-bmc.example")
+        with pytest.raises(machines.Unusable) as found:
+            machines.controller_of(world.node(), live, driver=driver).check_stated()
+        assert found.value.reason.code == "machine_restated"
+        world.pass_time(after.total_seconds())
+        world.sync()
+        assert (world.node().system_uuid, world.node().restated) == (live.system_uuid, restated)
     finally:
         world.uninstall()
 
