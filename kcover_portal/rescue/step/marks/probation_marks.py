@@ -70,10 +70,15 @@ def put_on(row: Probation, kept: Found) -> port.DesiredChange:
 
 
 def taken_off(node: port.Node, *, row: Probation | None = None) -> port.NodeChange:
-    """The change that removes what a probation added. ``row``: only that of this probation, even without its mark."""
-    mark = on(node)
-    if mark is None and row is not None:  # someone removed the annotation
-        mark = probation_mark.read(row.marks)
+    """The change that removes what a probation added. ``row``: only that of this probation, even without its mark.
+
+    The row says what was added, as the node's kubelet may write the mark. Without a row, or with one that has forgotten
+    it, the mark does.
+    """
+    mark, known = on(node), probation_mark.read(row.marks) if row is not None else None
+    if row is not None and mark is not None and mark.probation != row.pk and _is_later(mark.probation, row):
+        return port.NodeChange()
+    mark = known or mark
     if mark is None or (row is not None and mark.probation != row.pk):
         return port.NodeChange()
     labels: dict[str, str | None] = {}
@@ -86,6 +91,11 @@ def taken_off(node: port.Node, *, row: Probation | None = None) -> port.NodeChan
         annotations={probation_mark.ANNOTATION: None},
         remove_taints=(TAINT,) if mark.tainted else (),
     )
+
+
+def _is_later(number: int, row: Probation) -> bool:
+    """Returns whether the node has the marks of another probation, which goes on."""
+    return 0 < number < 2**63 and Probation.objects.filter(pk=number, node=row.node_id, ended_at=None).exists()
 
 
 def carries_taint(node: port.Node) -> bool:
