@@ -52,6 +52,7 @@ SENTENCES: Mapping[str, str] = {
         " Check the node, then run manage.py driver confirm {driver} --node {node}."
     ),
     "machine_not_seen": _("The portal has not seen yet what {node} states now. Try again in a moment."),
+    "machine_not_named": _("{node} now states {identity}, which --machine does not name."),
     # Redfish.
     "redfish_malformed": _("{host} gave an answer that is not Redfish: {path}"),
     "redfish_systems": _("{host} has {count} systems. Name one with the setting {setting}."),

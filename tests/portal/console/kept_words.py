@@ -165,6 +165,7 @@ _WORDS_OF_SENTENCE: Mapping[str, str] = {
     "left_to_external": "decision_mode external",
     "left_to_policies": "decision_mode policies",
     "machine_driver_missing": "manage py driver",
+    "machine_not_named": "machine",
     "machine_restated": "manage py driver confirm node",
     "machine_uuid_differs": "UUID",
     "machine_uuid_unknown": "UUID false",

@@ -169,11 +169,16 @@ def test_a_machine_that_the_node_did_not_join_with_waits_for_an_admin(before: tu
         assert controller.asked == []
         with pytest.raises(CommandError, match="driver confirm bmc"):
             call_command("driver", "test", "bmc", "--node", NODE)
-        call_command("driver", "confirm", "bmc", "--node", VICTIM, NODE, "--reason", "its board was replaced")
+        because = ("--reason", "its board was replaced")
+        confirm = ("driver", "confirm", "bmc", "--node", VICTIM, NODE, *because, "--machine")
+        with pytest.raises(CommandError, match=server):  # the admin saw another board when the node stated that
+            call_command(*confirm, str(uuid.uuid4()), "Not Settable")
+        assert world.node().restated == {"system_uuid": joined}
+        call_command(*confirm, str(uuid.uuid4()), server.upper())
         assert world.node().restated == {}
         entry = Entry.objects.get(verb="machine.confirmed")
         assert (entry.node, entry.data["system_uuid"], entry.data["reason"]) == (NODE, server, "its board was replaced")
-        call_command("driver", "confirm", "bmc", "--node", NODE, "--reason", "again")
+        call_command(*confirm, server)
         assert Entry.objects.filter(verb="machine.confirmed").count() == 1
     finally:
         controller.stop()
@@ -248,7 +253,7 @@ def test_what_the_watch_has_not_seen_is_no_machine_of_the_node() -> None:
             machines.controller_of(world.node(), live, driver=driver).check_stated()
         assert found.value.reason.code == "machine_restated"
         with pytest.raises(machines.Unusable) as found:
-            machines.confirm(world.node(), live, actor="user:ann", reason="seen", now=world.now)
+            machines.confirm(world.node(), live, machines=(), actor="user:ann", reason="seen", now=world.now)
         assert found.value.reason.code == "machine_not_seen"
         names_alone = Driver(settings={"check_uuid": False}, name="bmc", kind="redfish", url=driver.url)
         machines.controller_of(world.node(), live, driver=names_alone).check_stated()

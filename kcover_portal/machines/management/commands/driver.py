@@ -39,6 +39,8 @@ class Command(SettingsCommand):
         confirm = verbs.add_parser("confirm", help="believe the machine that a node states, although it has changed it")
         confirm.add_argument("name")
         confirm.add_argument("--node", required=True, nargs="+")
+        seen = "the UUID, and the providerID, that each machine has as you know it; a node may state another one now"
+        confirm.add_argument("--machine", required=True, nargs="+", help=seen)
         confirm.add_argument("--reason", required=True, help="for the audit log, such as: its board was replaced")
 
     def settings(self, options: dict[str, Any]) -> dict[str, Any]:
@@ -63,12 +65,12 @@ class Command(SettingsCommand):
     def _confirm(self, options: dict[str, Any]) -> None:
         driver = self.find(options["name"])
         for row in [self._node(driver, name) for name in options["node"]]:
-            self._confirm_one(driver, row, options["reason"])
+            self._confirm_one(driver, row, machines=options["machine"], reason=options["reason"])
 
-    def _confirm_one(self, driver: Driver, row: Node, reason: str) -> None:
+    def _confirm_one(self, driver: Driver, row: Node, **told: Any) -> None:
         try:
             node = fleet.connect(driver.cluster).get_node(row.name)
-            given = services.confirm(row, node, actor=shell_actor(), reason=reason, now=timezone.now())
+            given = services.confirm(row, node, actor=shell_actor(), now=timezone.now(), **told)
         except (port.KubeError, services.Unusable) as error:
             raise CommandError(printed(str(error))) from error
         stated = f"UUID {node.system_uuid or 'none'}, providerID {node.provider_id or 'none'}"
