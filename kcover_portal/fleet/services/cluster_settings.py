@@ -61,6 +61,11 @@ def mode_to_resume(row: Cluster | Installation) -> str:
     return row.resumes_as or (Mode.SHADOW if isinstance(row, Cluster) else Mode.ENFORCE)
 
 
+def lasting_mode(row: Cluster | Installation) -> str:
+    """The mode of the row, or that in which it resumes."""
+    return mode_to_resume(row) if row.mode == Mode.PAUSED else row.mode
+
+
 def set_guards(
     cluster: Cluster, patch: object, *, actor: str, reason: str, now: datetime, check: Check = anything
 ) -> guards.Settings:

@@ -46,8 +46,7 @@ class ChangeRefused(Refused):
 
 def loosens_mode(row: Cluster | Installation, mode: str | None) -> bool:
     """Returns whether the mode is less strict than the present one; than the one before, during a pause."""
-    present = cluster_settings.mode_to_resume(row) if row.mode == Mode.PAUSED else row.mode
-    return mode is not None and modes.MODES.index(mode) > modes.MODES.index(present)
+    return mode is not None and modes.MODES.index(mode) > modes.MODES.index(cluster_settings.lasting_mode(row))
 
 
 def loosens_settings(cluster: Cluster, changes: Mapping[str, Any]) -> bool:

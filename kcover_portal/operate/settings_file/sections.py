@@ -5,10 +5,15 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
+from django.conf import settings
+
+from kcover.policy import modes
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.lib.errors import FieldError
 from kcover_portal.operate.settings_file.document import Item, Secrets
+from kcover_portal.runtime import queries as runtime
 
 One = TypeVar("One", bound=Item)
 REASON: Final = "import"  # of the entries in the audit log
@@ -98,9 +103,14 @@ def one_cluster(name: str) -> Cluster:
 
 
 def acting(run: Run) -> list[str]:
-    """The clusters that were there before, and in which the portal acts."""
-    rows = Cluster.objects.exclude(name__in=run.made)
-    return [row.name for row in rows if fleet.mode_of(row)[0] not in fleet.MODES_WITHOUT_WRITES]
+    """The clusters that were there before, and in which the portal acts, at the latest once a pause ends."""
+    rows, found = Cluster.objects.exclude(name__in=run.made), []
+    whole = modes.strictest(settings.KCOVER_MODE, cluster_settings.lasting_mode(runtime.installation()))
+    for row in rows:
+        row.mode = cluster_settings.lasting_mode(row)  # of this object only
+        if modes.strictest(whole, fleet.own_mode(row)) not in fleet.MODES_WITHOUT_WRITES:
+            found.append(row.name)
+    return found
 
 
 def at(error: FieldError, below: str = "") -> ItemInvalid:

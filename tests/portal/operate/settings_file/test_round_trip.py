@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 from kcover_portal.accounts.models import Passkey, RecoveryCode, RoleBinding, TotpDevice, User
 from kcover_portal.audit_stream.models import Sink
 from kcover_portal.checks.models import ValidationProfile
-from kcover_portal.fleet import queries as fleet
+from kcover_portal.fleet import queries as fleet, services as fleet_services
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.ledger.models import Entry
 from kcover_portal.machines.models import Driver
@@ -22,6 +22,7 @@ from kcover_portal.policies import queries as policies
 from kcover_portal.settings import PASSWORD_HASHERS as REAL_HASHERS
 from kcover_portal.sources.models import Source
 from tests.portal.operate.settings_file.world import (
+    BY,
     KUBECONFIG,
     PASSPHRASE,
     by_command,
@@ -331,8 +332,14 @@ def test_an_update_changes_no_source_or_driver_at_work_but_can_disable_it(filled
     assert (driver.enabled, driver.username) == (False, "admin")
 
 
-def test_an_update_changes_nothing_by_which_nodes_of_a_cluster_that_acts_are_judged(filled: Cluster) -> None:
+@pytest.mark.parametrize("paused", ["", "cluster", "portal"])
+def test_an_update_changes_nothing_by_which_nodes_of_a_cluster_that_acts_are_judged(
+    filled: Cluster, paused: str
+) -> None:
+    """``paused``: what acts again after a while. The end of the pause says nothing of the import."""
     text = json.loads(exported())
+    if paused:
+        fleet_services.pause(cluster=filled if paused == "cluster" else None, reason="a look", **BY)
     [its] = [one["settings"] for one in text["clusters"] if one["name"] == "east"]
     trusting = {"event_namespace": "tenant", "job_image": "registry.example/other:1", "burn_in": "off"}
     its.update(trusting, gpu_hour_price="3")
