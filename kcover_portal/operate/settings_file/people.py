@@ -13,7 +13,7 @@ from kcover_portal.operate.settings_file.sections import REASON, ItemInvalid, Ru
 
 PASSWORD: Final = "password"
 FIELDS: Final = moved_accounts.FIELDS
-# The most that checking a hash may cost: anybody can ask for it, by a wrong password. Memory in KiB.
+# The most that checking a hash may cost: anybody can ask for it, by a wrong password. None of it is 0. Memory in KiB.
 COSTS: Final = {"memory_cost": 128 * 1024, "time_cost": 10, "parallelism": 8, "iterations": 3_000_000}
 
 
@@ -174,5 +174,7 @@ def _check_hash(value: Any) -> None:
     except (TypeError, ValueError, AttributeError) as error:
         raise ItemInvalid(".secrets.password", "is no hash of a password that this portal knows") from error
     for name, most in COSTS.items():
-        if found.get(name, 0) > most:
-            raise ItemInvalid(".secrets.password", f"costs too much to check; {name} must be at most {most}")
+        if not 0 < found.get(name, 1) <= most:
+            raise ItemInvalid(".secrets.password", f"cannot be checked; {name} must be 1 to {most}")
+    if not found["salt"]:
+        raise ItemInvalid(".secrets.password", "is a hash without a salt")
