@@ -253,7 +253,8 @@ def _columns(row: Node, sighting: _Sighting, facts: _ClusterFacts, *, now: datet
         if _is_another_machine(row, columns):
             columns["machine_since"] = now if facts.was_listed() else None
             columns["machine_after"] = facts.watched_at()
-        columns["restated"] = _restated(row, columns, now=now)
+        joined = sighting.last.created_at if sighting.last is not None else None
+        columns["restated"] = _restated(row, columns, joining=now - (joined or row.created_at) <= JOINING)
     if not sighting.present and (columns or row.in_cluster):
         columns |= {"in_cluster": False, "ready": False, "gone_at": now}
     return columns
@@ -267,7 +268,7 @@ def _is_not_ready(taints: Iterable[Mapping[str, Any]]) -> bool:
     return any(taint["key"] == readiness_taint.KEY for taint in taints)
 
 
-def _restated(row: Node, columns: Mapping[str, Any], *, now: datetime) -> dict[str, str]:
+def _restated(row: Node, columns: Mapping[str, Any], *, joining: bool) -> dict[str, str]:
     """Which names of its machine the node has changed since it joined, with the ones that it joined with.
 
     Its kubelet states both by itself. A node that was created again has joined again. No UUID, or a malformed one, is
@@ -279,7 +280,7 @@ def _restated(row: Node, columns: Mapping[str, Any], *, now: datetime) -> dict[s
     for name in ("system_uuid", "provider_id"):
         before, after = getattr(row, name), columns[name]
         is_same = before == after or (name == "system_uuid" and machine_drivers.same_machine(before, after))
-        if not is_same and (before or now - row.created_at > JOINING):
+        if not is_same and (before or not joining):
             found.setdefault(name, before)
     return found
 

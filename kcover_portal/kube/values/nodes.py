@@ -25,10 +25,12 @@ class Node:
     turned True, None while it is not; ``system_uuid`` is the machine's SMBIOS UUID, ``provider_id`` its name in a
     cloud; ``gpus`` is the capacity over NVIDIA's, AMD's and MetaX's resources, and ``unallocatable`` how many of them
     pods cannot get. ``runtime``: the container runtime (``containerd``). ``addresses``: all that its status has.
+    ``created_at``: when it joined, by the API server.
     """
 
     name: str
     uid: str
+    created_at: datetime | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()

@@ -56,6 +56,7 @@ class NodeObject(base.AnyObject, frozen=True):
         return values.Node(
             name=meta.name,
             uid=meta.uid,
+            created_at=moments.bounded_or_none(meta.creation_timestamp),
             labels=meta.labels or {},
             annotations={k: v for k, v in (meta.annotations or {}).items() if k.startswith(ANNOTATION_PREFIXES)},
             taints=tuple(

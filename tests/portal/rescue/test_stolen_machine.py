@@ -206,6 +206,23 @@ def test_an_instance_is_named_while_a_node_joins_and_not_later(after: timedelta,
         world.uninstall()
 
 
+def test_a_node_that_is_created_again_joins_again() -> None:
+    """Its cloud's controller named it two hours after the portal had seen the name first, and an admin was asked."""
+    world = World(policy=POLICY, nodes=1)
+    try:
+        system_uuid = world.node().system_uuid
+        world.pass_time(timedelta(hours=2).total_seconds())
+        world.kube.objects.remove("Node", "", NODE)
+        world.sync()
+        world.kube.add_node(NODE, gpus=8, system_uuid=system_uuid)
+        world.sync()
+        world.kube.objects.edit("Node", "", NODE, lambda found: found["spec"].update(providerID="aws:///eu-1a/i-0mine"))
+        world.sync()
+        assert (world.node().provider_id, world.node().restated) == ("aws:///eu-1a/i-0mine", {})
+    finally:
+        world.uninstall()
+
+
 @pytest.mark.parametrize(("after", "restated"), [(timedelta(minutes=5), {}), (timedelta(hours=2), {"system_uuid": ""})])
 def test_a_node_that_joins_without_a_uuid_may_state_it_at_once(after: timedelta, restated: dict[str, str]) -> None:
     world = World(policy=POLICY, nodes=1)
