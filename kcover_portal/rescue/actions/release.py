@@ -33,7 +33,7 @@ def run(context: Context) -> Outcome:
     assignment = standbys.standing_in(context.node)
     also = standby_marks.given_back(assignment) if assignment is not None else _nothing
     by_person = context.rescue.requester_kind == Rescue.Requester.PERSON
-    also = _with_probation(also)
+    also = _with_probation(context, also)
     taint = foreign_taints.KNOWN.get(context.step.args_as(core.Args).taints_of) if by_person else None
     found: list[port.Taint] = []
     if taint is not None:
@@ -67,11 +67,16 @@ def _nothing(_node: port.Node) -> port.NodeChange:
     return port.NodeChange()
 
 
-def _with_probation(also: port.DesiredChange) -> port.DesiredChange:
+def _with_probation(context: Context, also: port.DesiredChange) -> port.DesiredChange:
     """The change together with the end of the probation that the node is on."""
+    row = probations.on_node(context.node)
 
     def wanted(node: port.Node) -> port.NodeChange:
-        more, ended = also(node), probation_marks.taken_off(node)
+        more, ended = also(node), port.NodeChange()
+        if row is not None and row.node_uid in ("", node.uid):
+            ended = probation_marks.taken_off(node, row=row)
+        if ended == port.NodeChange():  # a later probation, of which the row has not begun, or one without a row
+            ended = probation_marks.taken_off(node)
         return replace(
             more,
             labels={**ended.labels, **more.labels},

@@ -7,6 +7,7 @@ import pytest
 
 from kcover.nodes.probation_mark import ANNOTATION, LABEL
 from kcover_portal.kube import port
+from kcover_portal.rescue import services
 from tests.portal.rescue import agents
 from tests.portal.rescue.test_probation import POLICY, TAINT, on_probation, returned
 from tests.portal.rescue.world import NODE, World
@@ -28,13 +29,19 @@ def rewrite(world: World, forged: dict[str, object]) -> None:
     world.sync()
 
 
-def test_the_mark_removes_no_taint_of_others(node: World) -> None:
+@pytest.mark.parametrize("number", [1, 999])
+@pytest.mark.parametrize("released", [False, True])
+def test_the_mark_removes_no_taint_of_others(node: World, number: int, released: bool) -> None:
     """An administrator had set the same taint before, and the node took ordinary work without it."""
     node.kube.apply_node(NODE, port.NodeChange(add_taints=(TAINT,)))
     row = returned(node)
-    rewrite(node, {"tainted": True, "before": {"label": "yes", "state": "well"}})
-    node.now = row.until
-    node.pass_time(1)
+    rewrite(node, {"probation": number, "tainted": True, "before": {"label": "yes", "state": "well"}})
+    if released:
+        services.request(node.node(), "release", actor="user:ann", reason="it is well", now=node.now)
+        node.until("succeeded")
+    else:
+        node.now = row.until
+        node.pass_time(1)
     found = node.kube.get_node(NODE)
     assert (found.taints, LABEL in found.labels, "kcover.io/state" in found.labels) == ((TAINT,), False, False)
 
