@@ -5,7 +5,7 @@ from typing import Final
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _, gettext_lazy
 
-from kcover.faults import fault
+from kcover.faults import catalog, fault
 from kcover_portal.incidents.models import STORM, Incident, Occurrence
 from kcover_portal.lib import localization
 from kcover_portal.rescue.models import Rescue
@@ -51,6 +51,14 @@ def incident_name(incident: Incident) -> str:
     if incident.kind == STORM:
         return f"{KINDS[STORM]}: {symptom(incident)}"
     return fault_name(incident.kind, incident.code)
+
+
+def incident_meaning(incident: Incident) -> str:
+    """What the incident's code means, in the reader's language; "" where NVIDIA's catalog has nothing."""
+    if incident.kind not in ("xid", "sxid") or not incident.code.isdecimal():
+        return ""
+    fact = catalog.describe(incident.kind, int(incident.code))
+    return _(fact.title) if fact else ""
 
 
 def of_rescue(rescue: Rescue) -> str:

@@ -129,6 +129,12 @@ def incident_name(incident: Incident) -> str:
 
 
 @register.filter
+def incident_meaning(incident: Incident) -> str:
+    """What the code of an incident means; "" where the catalog has nothing."""
+    return fault_names.incident_meaning(incident)
+
+
+@register.filter
 def rescued_fault(rescue: Rescue) -> str:
     """The name of the fault that the rescue is about; "" if it is not about a fault."""
     return fault_names.of_rescue(rescue)

@@ -9,6 +9,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from kcover.faults import catalog
 from kcover_portal.accounts.models import User
 from kcover_portal.config import log_format
 from kcover_portal.incidents.models import JobSeen
@@ -64,6 +65,7 @@ def test_the_inbox_shows_the_evidence_for_an_answer(person, gated: World):
     assert "gpu-1" in page
     assert "If it is denied or unanswered, no other step runs. The node stays isolated until it is released." in page
     assert "Xid 62" in page
+    assert catalog.describe("xid", 62).title in page
     assert "Rule gated#1 (priority 10) matches Xid 62." in page
     assert "guards passed" in page
     assert "Drain needs approval" in page
@@ -158,6 +160,7 @@ def test_a_link_shows_the_evidence_and_a_get_records_no_vote(person, gated: Worl
     assert response.status_code == 200
     assert "You are answering as ann" in page
     assert "Xid 62" in page
+    assert catalog.describe("xid", 62).title in page
     assert "train/worker-0" in page
     assert "no-store" in response.headers["Cache-Control"]
     assert not Approval.objects.exists()
