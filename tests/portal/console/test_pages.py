@@ -247,6 +247,7 @@ def test_the_node_page_shows_why_no_action_runs(person, world: World):
     page = text(person("viewer").get("/nodes/c1/gpu-1/"))
     assert "Why is this node not healing?" in page
     assert "It covers 48, 62, 64, not 95." in page
+    assert page.index('id="why-title"') < page.index('class="facts-bar"'), "on a phone the facts fill two screens"
 
 
 def test_the_node_page_shows_the_owner_of_the_cordon(person, world: World):
