@@ -135,6 +135,7 @@ class GroupBudget(ScopeFields, Act):
     """The budget of one group of nodes, with a reason. Without a limit the group's budget is removed."""
 
     cluster = forms.CharField(required=False, widget=forms.HiddenInput())  # only the preview of the scope reads it
+    only = forms.CharField(required=False, initial="group", widget=forms.HiddenInput())  # as above
     limit = Limit(
         label=gettext_lazy("Maximum nodes (count or percentage)"),
         required=False,

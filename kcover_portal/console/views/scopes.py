@@ -1,5 +1,6 @@
 """The live line under a scope picker, the values that it offers, and the two pages that begin with a scope."""
 
+import dataclasses
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
@@ -93,7 +94,8 @@ def _line(request: Request, given: QueryDict) -> dict[str, Any]:
     cluster = get_object_or_404(seen.clusters(), name=name)
     rows = rows.filter(cluster=cluster)
     offered = {} if given.get("only") == "sum" else _offered(cluster, by, names, rows)
-    if by and not names:
+    of_group = given.get("only") == "group"  # a limit for a group: nothing is done to its nodes, so nothing stops it
+    if (by or of_group) and not names:
         return offered
     try:
         scope = scopes.parse(forms.document(by, names))
@@ -102,6 +104,8 @@ def _line(request: Request, given: QueryDict) -> dict[str, Any]:
     with place(request, concurrency_limits.CLUSTER_READS):
         found = scope_previews.preview(cluster, scope, seen, now=timezone.now())
     guards = [(presentation.GUARDS[guard].label, room, room < found.nodes) for guard, room in found.headroom.items()]
+    if of_group:
+        found, guards = dataclasses.replace(found, budgets=0), []
     unknown = ", ".join(found.unknown[: scopes.MAX_SHOWN])
     more = len(found.unknown) - scopes.MAX_SHOWN
     return {**offered, "found": found, "guards": guards, "unknown": unknown, "more": more}

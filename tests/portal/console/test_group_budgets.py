@@ -108,3 +108,13 @@ def test_the_gauge_and_the_history_of_a_group_count_its_nodes(person, fleet_of_t
     history = headroom.of_budgets([world.cluster], now=world.now + timedelta(minutes=1), span="24h")
     assert [(one.limit, max(one.peaks)) for one in history] == [(1, 1), (3, 0)]
     assert person("viewer").get("/safety/headroom/").context["budgets"]
+
+
+def test_the_preview_of_a_group_counts_its_nodes_and_asks_no_guard(person, fleet_of_ten: World):
+    client = person("admin")
+    given = {name: client.get(ADDRESS).context["form"][name].value() for name in ("cluster", "only")}
+    assert client.post("/scopes/line/", {**given, "by": "", "which": ""}).context.get("found") is None
+    line = client.post("/scopes/line/", {**given, "by": "pools", "which": "a"}).context
+    assert line["found"].nodes
+    assert (line["guards"], line["found"].budgets) == ([], 0)
+    assert client.post("/scopes/line/", {**given, "only": "", "by": "pools", "which": "a"}).context["guards"]
