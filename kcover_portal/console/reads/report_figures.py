@@ -154,6 +154,11 @@ def _p90(found: Times) -> str:
 
 def _recovered(of: Figures) -> str:
     found = of.total.recovery
+    if found.median is None and found.ended:  # a dash alone would read as: nothing has recovered
+        return _("%(ended)s of %(number)s recovered, too few for a median") % {
+            "ended": found.ended,
+            "number": found.number,
+        }
     if found.p90 is None:
         return _("%(open)s not recovered") % {"open": found.open} if found.open else ""
     return _("90 %% within %(time)s; %(open)s not recovered") % {"time": duration(found.p90), "open": found.open}

@@ -171,6 +171,14 @@ def test_a_report_costs_the_same_for_one_node_and_for_three(cluster: Cluster) ->
     assert few == [23, 45]
 
 
+def test_the_page_tells_how_many_recovered_where_no_median_is_known(cluster: Cluster) -> None:
+    for name in ("gpu-1", "gpu-2", "gpu-3"):
+        healed(node(cluster, name), 2 * DAY).incidents.exclude(node__name="gpu-1").update(state="open", closed_at=None)
+    Rescue.objects.exclude(node__name="gpu-1").delete()
+    page = person("vera", "viewer", timezone.now()).client.get("/reports/").content.decode()
+    assert "1 of 3 recovered" in page
+
+
 def test_the_page_and_its_files_show_the_report(cluster: Cluster) -> None:
     for day in (2, 5, 32, 45):
         healed(node(cluster, "gpu-1") if day == 2 else Node.objects.get(name="gpu-1"), day * DAY)
