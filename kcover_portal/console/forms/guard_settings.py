@@ -210,7 +210,13 @@ class ClusterMode(Resume):
     """The mode of one cluster."""
 
     mode = forms.ChoiceField(
-        label=gettext_lazy("Mode"), choices=Mode.choices, widget=forms.Select(attrs={"class": "form-select"})
+        label=gettext_lazy("Mode"),
+        choices=Mode.choices,
+        widget=forms.Select(attrs={"class": "form-select"}),
+        help_text=gettext_lazy(
+            "Paused: nothing is done, and rescues wait. Shadow: the portal only records what it would do. Approve: it "
+            "asks before it takes running work away. Enforce: it acts by itself, within the limits."
+        ),
     )
     field_order = ("mode", "reason")
 

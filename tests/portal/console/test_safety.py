@@ -186,6 +186,7 @@ def test_a_viewer_changes_nothing_and_a_strangers_cluster_is_not_there(person, f
 def test_one_cluster_is_paused_and_resumed(person, fleet_of_ten: World):
     client = person("operator", name="omar")
     assert "selected>Paused" in text(client.get("/safety/c1/mode/?mode=paused"))
+    assert "Approve: it asks before it takes running work away." in text(client.get("/safety/c1/mode/"))
     assert client.post("/safety/c1/mode/", {"mode": "paused", "reason": "power works"}).status_code == 302
     assert "power works" in text(client.get("/nodes/"))
     client.post("/safety/c1/mode/", {"mode": "enforce", "reason": "done"})
