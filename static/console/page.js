@@ -30,9 +30,13 @@ document.addEventListener("htmx:afterSwap", (event) => {
 });
 dialog.addEventListener("close", () => dialog.replaceChildren());
 
-// The same form on a page of its own: the first thing to do there is to type. What is above it stays in sight.
+// The same form on a page of its own: the first thing to do there is to type. What is above it stays in sight. A refused
+// form starts at the field that was wrong. A select with a choice is passed over: a letter typed there changes it unseen.
 function focusFirst(place) {
-  place?.querySelector("input:not([type=hidden])")?.focus({ preventScroll: place !== dialog });
+  const fields = [...(place?.querySelectorAll("input:not([type=hidden]), select, textarea") ?? [])];
+  const wrong = fields.find((field) => field.matches("[aria-invalid=true]"));
+  const first = wrong ?? fields.find((field) => !field.matches("select") || !field.value);
+  first?.focus({ preventScroll: place !== dialog });
 }
 focusFirst(document.querySelector("#live > form.sheet"));
 

@@ -51,9 +51,11 @@ def test_a_rack_is_put_under_maintenance(open_page: Open):
     live(page)
     page.get_by_role("link", name="Schedule maintenance", exact=True).first.click()
     dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_label("Names")).to_be_focused()  # the first that holds no choice yet
     dialog.get_by_label("Cluster").select_option(index=1)
     dialog.get_by_label("Select nodes by").select_option("rack")
     rack = dialog.locator("[data-scope-value]").first
+    expect(rack).to_contain_text("rack")  # not a node of the list before
     rack.focus()
     page.keyboard.press("Enter")
     expect(dialog.locator(".scope-sum")).to_contain_text("GPUs")
@@ -73,6 +75,19 @@ def test_a_rack_is_put_under_maintenance(open_page: Open):
     page.get_by_label("Reason").fill("done")
     page.get_by_role("dialog").get_by_role("button", name="Save").click()
     expect(row).to_have_count(0)
+
+
+def test_a_refused_form_puts_the_focus_on_the_field_that_was_wrong(open_page: Open):
+    page = open_page("/safety/", tolerant=True)
+    live(page)
+    page.get_by_role("link", name="Schedule maintenance", exact=True).first.click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Names").fill("no-such-node")
+    dialog.get_by_label("Duration").fill("soon")
+    dialog.get_by_label("Reason").fill("new cables")
+    page.keyboard.press("Enter")
+    expect(dialog.get_by_label("Duration")).to_have_attribute("aria-invalid", "true")
+    expect(dialog.locator("[aria-invalid=true]").first).to_be_focused()
 
 
 def test_a_selection_of_nodes_is_put_under_maintenance_and_the_frame_stays(open_page: Open):
