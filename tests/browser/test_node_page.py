@@ -1,10 +1,12 @@
 """The page of a node: its last 30 days by keyboard; and a token whose dialog waits for the first report."""
 
+import re
+
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 from tests.browser.conftest import Open, TakeNode
-from tests.browser.pages import live
+from tests.browser.pages import live, settled
 from tests.story.product import Product
 
 RULES = {"rules": {"target-size": {"enabled": True}}}
@@ -96,3 +98,25 @@ def test_the_dialog_of_an_enrolment_token_has_the_command_and_waits(open_page: O
     assert polled.value.status == 204
     expect(dialog.get_by_text("Waiting for the first report")).to_be_visible()
     assert Axe().run(page, options=RULES).response["violations"] == []
+
+
+def test_a_refresh_of_the_page_safety_leaves_the_focus_on_its_link(
+    open_page: Open, product: Product, take_node: TakeNode
+):
+    node, page = take_node(), open_page("/safety/")
+    live(page)
+    link = page.get_by_role("link", name=re.compile("^Change Storm"))
+    link.focus()
+    with page.expect_response("**/safety/"):
+        product.inject(node, 94)
+    settled(page)
+    expect(link).to_be_focused()
+    page.keyboard.press("Enter")
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_be_visible()
+    with page.expect_response("**/safety/"):
+        product.inject(node, 94)
+    settled(page)
+    page.keyboard.press("Escape")
+    expect(dialog).to_be_hidden()
+    expect(link).to_be_focused()
