@@ -34,9 +34,10 @@ LATER_THAN_REPAIRS = ORDER.index(Need.REPAIR) + 0.5
 class Entry:
     """One cause and its rows: a fault on six nodes is one entry.
 
-    ``what``, ``why``: reasons. ``meaning``, ``advice``: texts of NVIDIA's catalog in English, or "". ``place``: what
-    all of its nodes share, as (domain, value). ``further``: of a fault, how many other open faults each node has, by
-    the node's key. ``until``: when the first request for approval expires, or the first date of a repair.
+    ``what``, ``why``: reasons. ``meaning``, ``advice``: texts of NVIDIA's catalog in English, or "". ``advice`` is left
+    out where a rule calls a person with an instruction of its own. ``place``: what all of its nodes share, as (domain,
+    value). ``further``: of a fault, how many other open faults each node has, by the node's key. ``until``: when the
+    first request for approval expires, or the first date of a repair.
     """
 
     id: str
@@ -183,7 +184,7 @@ def _entry(draft: _Draft, acts: Sequence[NeedAct], faults: Mapping[int, int], *,
         why=tuple(draft.why.values()),
         nature=draft.nature,
         meaning=meaning,
-        advice=advice,
+        advice="" if sentences.tells_what_to_do(draft.why.values()) else advice,
         further={item.row.node_id: faults[item.row.node_id] - 1 for item in items} if is_fault else {},
         **_told(draft.kind, items),
     )

@@ -1,11 +1,12 @@
 """What a need is and why it waits, as reasons: the same words on pages, in REST and in messages."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from kcover import need_causes, reasons
 from kcover.decisions import decide
 from kcover.faults import catalog, fault
 from kcover.needs import Need
+from kcover.sentences import shipped_policies
 from kcover_portal.incidents.models import Incident
 from kcover_portal.needs.queries.items import Item
 from kcover_portal.rescue.models import Rescue
@@ -48,6 +49,12 @@ def meaning(kind: str, code: str) -> tuple[str, str]:
         return "", ""
     entry = catalog.describe(kind, int(code))
     return (entry.title if entry else ""), catalog.remedy(kind, int(code))
+
+
+def tells_what_to_do(why: Iterable[reasons.Reason]) -> bool:
+    """Returns whether a rule calls a person with an instruction of its own: another one beside it would contradict."""
+    called = [dict(one.params)["message"] for reason in why for one in reasons.saying(reason, "escalated")]
+    return any(message != shipped_policies.DEFAULT for message in called)
 
 
 def what(kind: Need, item: Item, nodes: Sequence[str], shared: tuple[str, str] | None) -> reasons.Reason:

@@ -36,6 +36,18 @@ def counted(world: World) -> int:
     return sum(needs_person.counts([world.cluster], now=world.now).values())
 
 
+@pytest.mark.parametrize(("escalate", "has_advice"), [("Look at the power leads.", False), ("true", True)])
+def test_the_usual_remedy_is_left_out_where_a_rule_says_what_to_do(make, escalate: str, has_advice: bool):
+    policy = CORDON.replace("rescue.ksyun.com/v1", "kcover.io/v1").replace(
+        "actions:", f"escalate: {escalate}, actions:"
+    )
+    world = make(policy=policy)
+    world.fault(62)
+    world.work()
+    [entry] = found(world).entries
+    assert (entry.kind, bool(entry.meaning), bool(entry.advice)) == (Need.RESCUE, True, has_advice)
+
+
 @pytest.fixture
 def denied(make):
     """A node whose rescue was rejected before anything was done: it still takes work."""
