@@ -33,9 +33,12 @@ class ScopePreview:
     unavailable: reasons.Reason | None = None
 
 
-def preview(cluster: Cluster, scope: scopes.Scope, seen: accounts.Scope, *, now: datetime) -> ScopePreview:
+def preview(
+    cluster: Cluster, scope: scopes.Scope, seen: accounts.Scope, *, now: datetime, acts: bool = True
+) -> ScopePreview:
     """Looks at the nodes of the scope inside ``seen``. Others count as unknown.
 
+    ``acts``: False if nothing is done to the nodes, so neither disruption budgets nor guards are asked.
     Costs the same few statements for any scope, and reads the cluster's jobs and disruption budgets at most once in a
     few seconds.
     """
@@ -48,8 +51,8 @@ def preview(cluster: Cluster, scope: scopes.Scope, seen: accounts.Scope, *, now:
         nodes=sums["nodes"],
         gpus=sums["gpus"],
         jobs=number,
-        budgets=_budgets(cluster, names, now=now),
-        headroom=headroom.of(cluster, rows, now=now),
+        budgets=_budgets(cluster, names, now=now) if acts else 0,
+        headroom=headroom.of(cluster, rows, now=now) if acts else {},
         unknown=node_scopes.unknown(cluster, scope, among=visible),
         unavailable=because,
     )

@@ -38,7 +38,6 @@ from kcover.decisions.guards.settings import (
     SCOPE_KINDS as SCOPE_KINDS,
     Budget as Budget,
     BudgetScope as BudgetScope,
-    ScopedBudget as ScopedBudget,
     SettingError as SettingError,
     Settings as Settings,
     merge as merge,

@@ -19,7 +19,7 @@ from kcover.nodes import scopes
 from kcover.values import durations, limits
 from kcover.values.recurrence import Recurrence, RecurrenceError
 from kcover_portal.console.forms import Act, Somewhere, widgets
-from kcover_portal.console.forms.scopes import ScopeFields, document, split, ways
+from kcover_portal.console.forms.scopes import WAYS, ScopeFields, document, split
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import pauses
 from kcover_portal.lib import localization
@@ -143,44 +143,35 @@ class GroupBudget(ScopeFields, Act):
         widget=forms.TextInput(attrs=_LINE),
     )
     whole = gettext_lazy("Select one")
+    ways = tuple((way, label) for way, label in WAYS if way in (*guards.SCOPE_KINDS, *scopes.DOMAINS))
+    must_select = True
     field_order = ("cluster", "by", "which", "limit", "reason")
 
     def __init__(self, data: Any, *, cluster: Cluster, settings: guards.Settings, initial: Mapping[str, str]) -> None:
         super().__init__(data)
-        self._budgets = settings.budget.scopes
-        field = self.fields["by"]
-        assert isinstance(field, forms.ChoiceField)
-        field.choices = [(way, label) for way, label in ways(self.whole) if way != "nodes"]
-        self.fields["by"].required = self.fields["which"].required = True
+        self._limits = {one.scope: limits.render(one.limit) for one in settings.budget.scopes}
         self.initial.update(initial, cluster=cluster.name)
-        if "by" in initial and (kept := self._limit_of(initial["by"], initial.get("which", ""))) is not None:
-            self.initial["limit"] = limits.render(kept)
+        with contextlib.suppress(scopes.ScopeError):  # an address that somebody wrote
+            shown = scopes.parse(document(initial.get("by", ""), split(initial.get("which", ""))))
+            self.initial["limit"] = self._limits.get(shown)
 
     def clean(self) -> dict[str, Any] | None:
         """Refuses to remove the limit of a group that has none."""
         given = super().clean() or self.cleaned_data
         removes = "scope" in given and "limit" in given and given["limit"] is None
-        if removes and given["scope"] not in [one.scope for one in self._budgets]:
+        if removes and given["scope"] not in self._limits:
             self.add_error("limit", _("This group has no limit yet. Enter one."))
         return given
 
     def patch(self) -> dict[str, Any]:
         """The patch for ``guards.merge``: all groups with a limit, with this one set, changed or removed."""
-        scope, limit = self.cleaned_data["scope"], self.cleaned_data["limit"]
-        most: dict[scopes.Scope, int | str | None] = {one.scope: limits.render(one.limit) for one in self._budgets}
-        most[scope] = limit
-        kept = [{"limit": value, **one.to_json()} for one, value in most.items() if value is not None]
+        wanted = {**self._limits, self.cleaned_data["scope"]: self.cleaned_data["limit"]}
+        kept = [{"limit": limit, **scope.to_json()} for scope, limit in wanted.items() if limit is not None]
         return {"budget": {"scopes": kept}}
 
     def refuse(self, error: guards.SettingError) -> None:
         """Attach the core's error to its field."""
         self.add_error("limit" if error.path.endswith(".limit") else "which", localization.say(error.reason))
-
-    def _limit_of(self, by: str, which: str) -> limits.Limit | None:
-        with contextlib.suppress(scopes.ScopeError):
-            scope = scopes.parse(document(by, split(which)))
-            return next((one.limit for one in self._budgets if one.scope == scope), None)
-        return None
 
 
 class Resume(Act):

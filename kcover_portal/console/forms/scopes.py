@@ -29,7 +29,10 @@ FIELDS = dict.fromkeys(scopes.KINDS, "which") | {"": "by"}
 
 
 class ScopeFields(forms.Form):
-    """A scope of the cluster that another field of the form names. ``whole``: the label of the empty choice."""
+    """A scope of the cluster that another field of the form names.
+
+    ``whole``: the label of the empty choice. ``ways``: the other choices. ``must_select``: the empty one is refused.
+    """
 
     by = forms.ChoiceField(label=_("Select nodes by"), required=False, widget=widgets.select())
     which = forms.CharField(
@@ -42,12 +45,15 @@ class ScopeFields(forms.Form):
         ),
     )
     whole: Any = _("The whole cluster")
+    ways: Sequence[tuple[str, Any]] = WAYS
+    must_select = False
 
     def __init__(self, data: Any = None, **settings: Any) -> None:
         super().__init__(_with_older_names(data), **settings)
         field = self.fields["by"]
         assert isinstance(field, forms.ChoiceField)
-        field.choices = ways(self.whole)
+        field.choices = [("", self.whole), *self.ways]
+        field.required = self.fields["which"].required = self.must_select
 
     def clean(self) -> dict[str, Any] | None:
         """Adds ``scope`` to the cleaned data."""
@@ -86,15 +92,7 @@ class SomeNodes(OnNodes):
     """A scope that is not the whole cluster: an act on nodes must name them."""
 
     whole = _("Select one")
-
-    def __init__(self, data: Any, *, clusters: QuerySet[Cluster], initial: Mapping[str, Any]) -> None:
-        super().__init__(data, clusters=clusters, initial=initial)
-        self.fields["by"].required = self.fields["which"].required = True
-
-
-def ways(empty: Any) -> list[tuple[str, Any]]:
-    """The choices of the field ``by``. ``empty``: the label of the first choice, which selects nothing."""
-    return [("", empty), *WAYS]
+    must_select = True
 
 
 def _with_older_names(data: Any) -> Any:

@@ -88,13 +88,15 @@ def of_budgets(clusters: Collection[Cluster], *, now: datetime, span: str) -> li
 def _budgets(cluster: Cluster, *, now: datetime, span: str) -> list[Headroom]:
     """A node uses a slot while a rescue is open on it, and while the portal keeps work off it."""
     starts = trends.buckets(span, now=now)
-    slots_taken = list(slots.taken(cluster, since=datetime.fromtimestamp(starts[0], UTC), until=now))
+    taken: dict[int, list[Taken]] = {}
+    for one in slots.taken(cluster, since=datetime.fromtimestamp(starts[0], UTC), until=now):
+        taken.setdefault(one[0], []).append(one)
     found = [
         Headroom(
             cluster=cluster.name,
             limit=limit.of(len(nodes)),
             starts=list(starts),
-            peaks=_most_at_once((one for one in slots_taken if one[0] in nodes), starts),
+            peaks=_most_at_once((one for node in nodes for one in taken.get(node, ())), starts),
             scope=name,
         )
         for name, limit, nodes in _groups(cluster, fleet.guards_of(cluster).budget)

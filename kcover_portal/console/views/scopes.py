@@ -1,6 +1,5 @@
 """The live line under a scope picker, the values that it offers, and the two pages that begin with a scope."""
 
-import dataclasses
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
@@ -102,10 +101,8 @@ def _line(request: Request, given: QueryDict) -> dict[str, Any]:
     except scopes.ScopeError as error:
         return {**offered, "problem": localization.say(error.reason)}
     with place(request, concurrency_limits.CLUSTER_READS):
-        found = scope_previews.preview(cluster, scope, seen, now=timezone.now())
+        found = scope_previews.preview(cluster, scope, seen, now=timezone.now(), acts=not of_group)
     guards = [(presentation.GUARDS[guard].label, room, room < found.nodes) for guard, room in found.headroom.items()]
-    if of_group:
-        found, guards = dataclasses.replace(found, budgets=0), []
     unknown = ", ".join(found.unknown[: scopes.MAX_SHOWN])
     more = len(found.unknown) - scopes.MAX_SHOWN
     return {**offered, "found": found, "guards": guards, "unknown": unknown, "more": more}

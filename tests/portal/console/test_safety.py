@@ -129,6 +129,8 @@ def test_the_page_shows_every_cluster_and_the_excluded_nodes(person, fleet_of_te
     page = words(person("viewer").get("/safety/"))
     assert "9 nodes counted" in page
     assert "gpu-7" in page
+    assert "kcover.io/exclude=true" in page
+    assert "kcover.io/exclude=true" in words(person("admin").get("/safety/")), "the links to dialogs leave it alone"
     assert "0 of 10 isolated within 5 min" in page
     assert "Change" not in page
     assert "Change" in words(person("operator").get("/safety/"))
