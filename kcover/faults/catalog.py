@@ -68,6 +68,11 @@ def describe(kind: str, code: int) -> Entry | None:
     return entries(kind).get(code)
 
 
+def describe_text(kind: str, code: str) -> Entry | None:
+    """``describe`` for a code as faults have it: None also where it is no number."""
+    return describe(kind, int(code)) if kind in _DATA_FILES and code.isdecimal() else None
+
+
 def entries(kind: str) -> Mapping[int, Entry]:
     """All entries of a kind by code, in ascending order; empty for kinds without a catalog."""
     return _table(kind) if kind in _DATA_FILES else {}

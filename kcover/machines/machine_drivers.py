@@ -246,6 +246,11 @@ def same_machine(one: str, other: str) -> bool | None:
     return left.bytes in (*orders, *(order[::-1] for order in orders))
 
 
+def same_name(by: str, one: str, other: str) -> bool:
+    """Returns whether two values of a node's ``system_uuid`` or ``provider_id`` (``by``) are the same name."""
+    return one == other or (by == "system_uuid" and same_machine(one, other) is True)
+
+
 def instance(provider_id: str) -> str:
     """What a receiver takes a ``providerID`` for: its last part, in lower case; "" if it has none."""
     return next(reversed(_parts(provider_id)), "")

@@ -55,9 +55,7 @@ def incident_name(incident: Incident) -> str:
 
 def incident_meaning(incident: Incident) -> str:
     """What the incident's code means, in the reader's language; "" where NVIDIA's catalog has nothing."""
-    if incident.kind not in ("xid", "sxid") or not incident.code.isdecimal():
-        return ""
-    fact = catalog.describe(incident.kind, int(incident.code))
+    fact = catalog.describe_text(incident.kind, incident.code)
     return _(fact.title) if fact else ""
 
 

@@ -25,9 +25,12 @@ def mode_of(cluster: Cluster) -> tuple[str, str]:
     return _strictest((whole.mode, whole.reason), (own_mode(cluster), cluster.pause_reason))
 
 
-def own_mode(cluster: Cluster) -> str:
-    """Returns the cluster's mode; at most shadow while another system acts on its nodes, or may act."""
-    return _own_mode(cluster.mode, cluster.acted_on_by, cluster.action_lease, cluster.acts_until)
+def own_mode(cluster: Cluster, *, mode: str = "") -> str:
+    """Returns the cluster's mode; at most shadow while another system acts on its nodes, or may act.
+
+    ``mode``: another one in place of the cluster's, such as that in which it resumes.
+    """
+    return _own_mode(mode or cluster.mode, cluster.acted_on_by, cluster.action_lease, cluster.acts_until)
 
 
 def _own_mode(mode: str, acted_on_by: str, action_lease: bool, acts_until: datetime | None) -> str:

@@ -279,8 +279,7 @@ def _restated(row: Node, columns: Mapping[str, Any], *, joining: bool) -> dict[s
     found = dict(row.restated)
     for name in ("system_uuid", "provider_id"):
         before, after = getattr(row, name), columns[name]
-        is_same = before == after or (name == "system_uuid" and machine_drivers.same_machine(before, after))
-        if not is_same and (before or not joining):
+        if not machine_drivers.same_name(name, before, after) and (before or not joining):
             found.setdefault(name, before)
     return found
 

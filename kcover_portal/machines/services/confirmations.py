@@ -28,7 +28,7 @@ def confirm(row: Node, node: port.Node, *, machines: Collection[str], actor: str
         return False
     for name in row.restated:
         stated = getattr(row, name)
-        if stated and stated not in machines and not any(machine_drivers.same_machine(stated, one) for one in machines):
+        if stated and not any(machine_drivers.same_name(name, stated, one) for one in machines):
             raise Unusable(reasons.of("machine_not_named", node=row.name, identity=stated), lasting=False)
     Node.objects.filter(pk=row.pk).update(restated={})
     act = audit.MachineConfirmed(node=row.name, system_uuid=row.system_uuid, provider_id=row.provider_id, reason=reason)

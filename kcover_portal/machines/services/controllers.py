@@ -107,10 +107,9 @@ class Controller:
             by.append("system_uuid")
         if self.is_requested:
             by.append("provider_id")
-        is_same = live.system_uuid == row.system_uuid or machine_drivers.same_machine(row.system_uuid, live.system_uuid)
-        # What the watch has not seen.
-        stated = {"system_uuid": not is_same, "provider_id": live.provider_id != row.provider_id}
-        if changed := next((name for name in by if name in row.restated or stated[name]), ""):
+        # What the watch has not seen counts, too.
+        late = [name for name in by if not machine_drivers.same_name(name, getattr(row, name), getattr(live, name))]
+        if changed := next((name for name in by if name in row.restated or name in late), ""):
             named = {"node": live.name, "identity": getattr(live, changed), "driver": self.driver.name}
             raise Unusable(reasons.of("machine_restated", **named), lasting=True, another_machine=True)
 

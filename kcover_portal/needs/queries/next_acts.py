@@ -114,7 +114,7 @@ def _of_fault(entry: Entry, item: Item) -> list[NextAct]:
 
 def verb_for(kind: str, code: str) -> str:
     """The act that rescues a node from a fault: what the catalog advises, or a drain."""
-    known = catalog.describe(kind, int(code)) if kind in ("xid", "sxid") and code.isdecimal() else None
+    known = catalog.describe_text(kind, code)
     return "reboot" if known is not None and known.node_response in REBOOTS else "drain"
 
 

@@ -104,13 +104,12 @@ def one_cluster(name: str) -> Cluster:
 
 def acting(run: Run) -> list[str]:
     """The clusters that were there before, and in which the portal acts, at the latest once a pause ends."""
-    rows, found = Cluster.objects.exclude(name__in=run.made), []
     whole = modes.strictest(settings.KCOVER_MODE, cluster_settings.lasting_mode(runtime.installation()))
-    for row in rows:
-        row.mode = cluster_settings.lasting_mode(row)  # of this object only
-        if modes.strictest(whole, fleet.own_mode(row)) not in fleet.MODES_WITHOUT_WRITES:
-            found.append(row.name)
-    return found
+    lasting = {
+        row.name: modes.strictest(whole, fleet.own_mode(row, mode=cluster_settings.lasting_mode(row)))
+        for row in Cluster.objects.exclude(name__in=run.made)
+    }
+    return [name for name, mode in lasting.items() if mode not in fleet.MODES_WITHOUT_WRITES]
 
 
 def at(error: FieldError, below: str = "") -> ItemInvalid:

@@ -65,12 +65,13 @@ class Command(SettingsCommand):
     def _confirm(self, options: dict[str, Any]) -> None:
         driver = self.find(options["name"])
         for row in [self._node(driver, name) for name in options["node"]]:
-            self._confirm_one(driver, row, machines=options["machine"], reason=options["reason"])
+            self._confirm_one(driver, row, options["machine"], reason=options["reason"])
 
-    def _confirm_one(self, driver: Driver, row: Node, **told: Any) -> None:
+    def _confirm_one(self, driver: Driver, row: Node, machines: Sequence[str], *, reason: str) -> None:
         try:
             node = fleet.connect(driver.cluster).get_node(row.name)
-            given = services.confirm(row, node, actor=shell_actor(), now=timezone.now(), **told)
+            actor, now = shell_actor(), timezone.now()
+            given = services.confirm(row, node, machines=machines, actor=actor, reason=reason, now=now)
         except (port.KubeError, services.Unusable) as error:
             raise CommandError(printed(str(error))) from error
         stated = f"UUID {node.system_uuid or 'none'}, providerID {node.provider_id or 'none'}"
