@@ -72,7 +72,7 @@ class Scope:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What is selected: names of nodes, selectors of labels, pools, or values of the domain."""
+        """The node names, label selectors, pools or domain values that the scope lists."""
         return self.nodes or self.selectors or self.pools or self.values
 
     @property

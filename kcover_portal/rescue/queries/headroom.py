@@ -69,7 +69,8 @@ def _rooms(
         elif left:
             found[guard] = sum(min(room, sizes[guard][value]) for value, room in left.items())
     for place, pks in inside.items():
-        room, others = guards.in_scopes(settings, facts[min(pks)])[place], len(members) - len(pks)
+        others = len(members) - len(pks)
+        room = guards.in_scopes(settings, facts[min(pks)]).get(place, len(pks))  # its labels may have changed since
         most = others + min(room, len(pks)) if others else room
         found["budget"] = min(most, found.get("budget", most))
     return found
