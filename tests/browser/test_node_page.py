@@ -12,6 +12,19 @@ from tests.story.product import Product
 RULES = {"rules": {"target-size": {"enabled": True}}}
 
 
+def wait_told(product: Product, node: str, times: int) -> None:
+    """Waits until the portal knows of a fault this often: one that it hears of after the test is a fault of the next.
+
+    The agent tells the repeats of one fault together, 5 s after the first.
+    """
+
+    def told() -> bool:
+        rows = product.get(f"/api/v1/events?node={node}")["results"]
+        return sum(row["count"] for row in rows) >= times
+
+    product.wait(told, f"{times} faults of {node}")
+
+
 def test_a_fault_is_a_mark_in_the_strip_of_its_node(open_page: Open, product: Product, take_node: TakeNode):
     node = take_node()
     product.inject(node, 62)
@@ -83,6 +96,7 @@ def test_a_dialog_gives_the_focus_back_to_an_act_that_was_refreshed_below_it(
             product.inject(node, 94)
         page.keyboard.press("Escape")
         expect(page.get_by_role("link", name=name, exact=True)).to_be_focused()
+    wait_told(product, node, 3)
 
 
 def test_the_dialog_of_an_enrolment_token_has_the_command_and_waits(open_page: Open, product: Product):
@@ -120,3 +134,4 @@ def test_a_refresh_of_the_page_safety_leaves_the_focus_on_its_link(
     page.keyboard.press("Escape")
     expect(dialog).to_be_hidden()
     expect(link).to_be_focused()
+    wait_told(product, node, 2)
