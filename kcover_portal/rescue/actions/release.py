@@ -8,8 +8,9 @@ from dataclasses import replace
 from kcover import audit, reasons
 from kcover.actions import release as core
 from kcover.nodes import foreign_taints, marks as core_marks
+from kcover_portal.fleet.models import Node
 from kcover_portal.kube import port
-from kcover_portal.rescue.models import Rescue
+from kcover_portal.rescue.models import Probation, Rescue
 from kcover_portal.rescue.queries import probations, standbys
 from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.marks import cordons, node_marks, probation_marks, standby_marks
@@ -76,7 +77,7 @@ def _with_probation(context: Context, also: port.DesiredChange) -> port.DesiredC
         if row is not None and row.node_uid in ("", node.uid):
             ended = probation_marks.taken_off(node, row=row)
         if ended == port.NodeChange():  # a later probation, of which the row has not begun, or one without a row
-            ended = probation_marks.taken_off(node)
+            ended = probation_marks.taken_off(node, row=_unbegun(context.node, node))
         return replace(
             more,
             labels={**ended.labels, **more.labels},
@@ -85,6 +86,13 @@ def _with_probation(context: Context, also: port.DesiredChange) -> port.DesiredC
         )
 
     return wanted
+
+
+def _unbegun(row: Node, node: port.Node) -> Probation | None:
+    """The row of the probation that the node's mark names; None if it was lost, with a restored database."""
+    mark = probation_marks.on(node)
+    rows = probations.with_marks(row, uid=node.uid) if mark is not None else ()
+    return next((one for one in rows if mark is not None and one.pk == mark.probation), None)
 
 
 def _end_probation(context: Context, because: reasons.Reason) -> None:

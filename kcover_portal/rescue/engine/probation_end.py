@@ -120,7 +120,8 @@ def _end(row: Probation, lock: node_lock.NodeLock, *, clock: Callable[[], dateti
         if mark is None or mark.probation != row.pk:
             return reasons.of("probation_never_began")
         with transaction.atomic():
-            probation_marks.note_began(row, mark, actor=ACTOR, now=clock())
+            stated = probation_mark.read(row.marks) or mark
+            probation_marks.note_began(row, stated, actor=ACTOR, now=clock())
         return None
     because = _why(row, now=clock())
     if because is None:

@@ -27,6 +27,11 @@ def on_node(node: Node) -> Probation | None:
     return going_on().filter(node=node).first()
 
 
+def with_marks(node: Node, *, uid: str) -> QuerySet[Probation]:
+    """Probations of this machine that have not ended and state marks, also those of a patch without an answer."""
+    return Probation.objects.filter(node=node, node_uid__in=("", uid), ended_at=None).exclude(marks={})
+
+
 def with_due(*, now: datetime) -> QuerySet[Probation]:
     """Probations that a worker must look at, in the order of their due times."""
     return Probation.objects.filter(due_at__lte=now).order_by("due_at")

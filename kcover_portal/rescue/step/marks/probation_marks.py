@@ -50,15 +50,20 @@ def on(node: port.Node) -> ProbationMark | None:
 def put_on(row: Probation, kept: Found) -> port.DesiredChange:
     """The change that begins the probation. ``kept`` gets the mark that the node then has.
 
-    The live node alone says whether the taint is to be added: its kubelet may write a mark, but may not remove taints.
+    The live node alone says whether the taint is to be added, and the rows alone say whose it is: a kubelet may write a
+    mark, but may not remove taints. The row gets the mark before the patch, so that it knows even without an answer.
     """
 
     def wanted(node: port.Node) -> port.NodeChange:
         found = on(node)
-        if found is not None and found.probation == row.pk and carries_taint(node):  # an earlier call had its effect
-            kept.keep(found)
+        stored = probation_mark.read(row.marks)
+        if stored is not None and found is not None and found.probation == row.pk and carries_taint(node):
+            kept.keep(stored)  # an earlier call had its effect
             return port.NodeChange()
         mark = _mark(row, node, before=found)
+        if mark.to_json() != row.marks:
+            row.marks = mark.to_json()
+            Probation.objects.filter(pk=row.pk, began_at=None, ended_at=None).update(marks=row.marks)
         kept.keep(mark)
         return port.NodeChange(
             labels={probation_mark.LABEL: probation_mark.LABEL_VALUE, STATE: probation_mark.STATE},
@@ -105,8 +110,8 @@ def carries_taint(node: port.Node) -> bool:
 
 def _mark(row: Probation, node: port.Node, *, before: ProbationMark | None) -> ProbationMark:
     """The mark of a new probation. It takes over what an earlier one, or an earlier call, added."""
+    tainted = not carries_taint(node) or _added_taint(row.node, uid=node.uid, shown=before)
     if before is not None:
-        tainted = before.tainted or not carries_taint(node)
         return replace(before, probation=row.pk, rescue=row.rescue_id, until=row.until, tainted=tainted)
     marks = core_marks.read(core_marks.parse(node.annotations.get(core_marks.ANNOTATION, "")))
     state = node.labels.get(STATE)
@@ -116,10 +121,23 @@ def _mark(row: Probation, node: port.Node, *, before: ProbationMark | None) -> P
         probation=row.pk,
         rescue=row.rescue_id,
         until=row.until,
-        tainted=not carries_taint(node),
+        tainted=tainted,
         label_before=node.labels.get(probation_mark.LABEL),
         state_before=None if state in OWN_STATES else state,
     )
+
+
+def _added_taint(node: Node, *, uid: str, shown: ProbationMark | None) -> bool:
+    """Returns whether a row states that the portal added the taint that the node has.
+
+    A row of which the patch has no answer states what was to be added. Only together with its mark it was.
+    """
+    for row in probations.with_marks(node, uid=uid):
+        stated = probation_mark.read(row.marks)
+        answered = row.began_at is not None or (shown is not None and shown.probation == row.pk)
+        if stated is not None and stated.tainted and answered:
+            return True
+    return False
 
 
 def note_began(row: Probation, mark: ProbationMark, *, actor: str, now: datetime) -> None:
