@@ -172,6 +172,8 @@ class Course:
             self._until(lambda: self._joined(trial), seconds=HEARD_SECONDS)
         elif plan.order:
             self._until(lambda: self._ordered(trial), seconds=HEARD_SECONDS)
+        elif plan.by_hand:
+            self._until(lambda: self._people.ask(trial, plan.by_hand), seconds=HEARD_SECONDS)
         elif plan.asked:
             self._until(lambda: self._asked(trial), seconds=HEARD_SECONDS)
         else:

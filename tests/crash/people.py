@@ -49,7 +49,9 @@ class People:
                 continue
             if plan.released and not plan.hung and not trial.helped and states == ["succeeded"]:
                 if not plan.dead or self._rebooted(trial):
-                    self._release(trial)
+                    trial.helped = self.ask(trial, "release")
+            elif plan.by_hand == "exclude" and states == ["succeeded"]:  # the role of programs may not end it
+                self._in_console(f"/nodes/sim/{trial.node}/end_exclusion/", {"reason": "looked at"})
             elif plan.probation and states == ["succeeded"] and trial.node in on_probation:
                 trial.helped = trial.helped or self._end_probation(trial)
             elif not trial.seconds and _has_ended(plan, states):
@@ -86,7 +88,7 @@ class People:
                     self._product.post_sim(f"/sim/nodes/{trial.node}/agent", {"running": True})
                     trial.helped = True
             elif booted and machine["ready"] and len(found[trial.node]) == 1:
-                self._release(trial)
+                trial.helped = self.ask(trial, "release")
             elif trial.node in called_back and not booted:
                 self._end(trial, found[trial.node][-1], under_way=called_back[trial.node])
 
@@ -123,16 +125,20 @@ class People:
             self._say(f"/api/v1/rescues/{row.pk}/retry", "it did not arrive")
 
     def _approve(self, row: Row) -> None:
-        """In the console, because programs approve nothing; again at the next look if a server was just struck."""
+        """Programs approve nothing."""
+        ((plan,),) = self._product.rows("SELECT plan_hash FROM rescue_rescue WHERE id = %s", row.pk)
+        self._in_console(f"/rescues/{row.pk}/approve/", {"reason": "as asked", "plan_hash": plan})
+
+    def _in_console(self, path: str, fields: dict[str, str]) -> None:
+        """Sends a form as a person; again at the next look if a server was just struck."""
         try:
             if self._anna is None:
                 anna = Person(self._product)
                 anna.sign_in("anna", PASSWORD)
                 self._anna = anna
-            ((plan,),) = self._product.rows("SELECT plan_hash FROM rescue_rescue WHERE id = %s", row.pk)
-            self._anna.post(f"/rescues/{row.pk}/approve/", {"reason": "as asked", "plan_hash": plan})
+            self._anna.post(path, fields)
         except HTTPError as error:
-            if error.code != 409 and error.code < 500:  # 409: it was approved a moment ago
+            if error.code != 409 and error.code < 500:  # 409: it was done a moment ago
                 raise AssertionError(error.read().decode()) from error
         except (OSError, HTTPException):
             pass
@@ -156,10 +162,12 @@ class People:
         machines = call("GET", self._product.sim + "/sim/nodes")[1]["nodes"]
         return any(row["name"] == trial.node and row["ready"] for row in machines)
 
-    def _release(self, trial: Trial) -> None:
-        """With a key: a request that got no answer in time may still be carried out, and is repeated."""
-        path = f"/api/v1/nodes/sim/{trial.node}/release"
-        trial.helped = self._say(path, "looked at", key=f"release {trial.node}")
+    def ask(self, trial: Trial, act: str) -> bool:
+        """Asks for this act on the node; returns whether the portal accepted it.
+
+        With a key: a request that got no answer in time may still be carried out, and is repeated.
+        """
+        return self._say(f"/api/v1/nodes/sim/{trial.node}/{act}", "looked at", key=f"{act} {trial.node}")
 
     def _end_probation(self, trial: Trial) -> bool:
         return self._say(f"/api/v1/nodes/sim/{trial.node}/probation/end", "looked at")

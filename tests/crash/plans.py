@@ -172,7 +172,8 @@ class Plan:
     repair. ``pool``: of the node, so that it has a machine driver of its own. ``cure``: of its fault; "": a reboot.
     ``joins``: no fault, but the machine is new in the cluster, or its kubelet has registered with the readiness taint
     ("tainted"). ``published``: a DRA driver publishes its GPUs, so that one of them can be isolated. ``approved``: it
-    is isolated first, and a person approves the rest."""
+    is isolated first, and a person approves the rest. ``by_hand``: no fault, but a person asks for this act; an
+    exclusion is ended by the same person."""
 
     xid: int
     ends: tuple[tuple[str, str], ...]
@@ -199,6 +200,7 @@ class Plan:
     cure: str = ""
     published: bool = False
     approved: bool = False
+    by_hand: str = ""
 
 
 HEALED, RELEASED = ("succeeded", "healed"), ("succeeded", "done")
@@ -217,6 +219,8 @@ PLANS = {
     "claim": Plan(xid=46, ends=SWAPPED, boots=1, owner="NodeClaim", pool=CLAIMS, validated=True, cure="repair"),
     "offline": Plan(xid=64, ends=(HEALED,), ordered=True, cure="self"),
     "repair": Plan(xid=63, ends=(HEALED,), repaired=True, cure="self"),
+    "away": Plan(xid=0, ends=(RELEASED,), repaired=True, by_hand="offline"),
+    "exclude": Plan(xid=0, ends=(RELEASED, RELEASED), drained=False, by_hand="exclude"),
     "cycle": Plan(xid=95, ends=(HEALED,), boots=1, cycled=True),
     "probation": Plan(xid=48, ends=(HEALED,), boots=1, probation=True),
     "taint": Plan(xid=79, ends=(ISOLATED, RELEASED), drained=False, released=True),

@@ -13,7 +13,7 @@ from typing import Any
 from tests.crash.plans import PODS
 from tests.share import in_share
 
-STATE, RESCUE = "kcover.io/state", "kcover.io/rescue"
+STATE, RESCUE, EXCLUDE = "kcover.io/state", "kcover.io/rescue", "kcover.io/exclude"
 ORDER = "order"  # of a person, about a training job
 PAIR = "pair_test"  # of preflight
 PROBATION = "probation"  # its end, which is no step of a rescue
@@ -377,6 +377,36 @@ POINTS = (
         step="taint", call="PATCH node (new machine)", plan="new", match=f"PATCH {_NODE}", body=_READINESS, comes=2.0
     ),
     Point(step="taint", call="PATCH node", plan="taint", match=f"PATCH {_NODE}", body='"taints":\\[.*konduktor'),
+    Point(
+        step="taint",
+        call="PATCH node (taken offline by hand)",
+        plan="away",
+        match=f"PATCH {_NODE}",
+        body='"taints":\\[.*kcover.io/offline',
+    ),
+    Point(
+        step="repair",
+        call="PATCH node (taken offline by hand)",
+        plan="away",
+        match=f"PATCH {_NODE}",
+        body=_REPAIR,
+        comes=6.0,
+    ),
+    Point(
+        step="exclude",
+        call="PATCH node",
+        plan="exclude",
+        match=f"PATCH {_NODE}",
+        body=f'"{EXCLUDE}":"true"',
+    ),
+    Point(
+        step="end_exclusion",
+        call="PATCH node",
+        plan="exclude",
+        match=f"PATCH {_NODE}",
+        body=f'"{EXCLUDE}":null',
+        comes=3.0,
+    ),
     Point(
         step="quarantine_device",
         call="GET ResourceSlices",

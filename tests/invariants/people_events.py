@@ -57,7 +57,7 @@ def answer(bed: Bed, chance: random.Random) -> None:
 
 def request(bed: Bed, chance: random.Random) -> None:
     """A person asks for an act on a node."""
-    verb = chance.choice(("cordon", "uncordon", "drain", "reboot", "release", "release"))
+    verb = chance.choice(("cordon", "uncordon", "drain", "reboot", "offline", "release", "release"))
     node = bed.node(chance.choice(bed.names))
     _may(lambda: services.request(node, verb, actor=chance.choice(PEOPLE), reason="so", now=bed.now))
 
