@@ -25,6 +25,7 @@ TABLES: Final = {
         "approval": Badge(_("Awaiting approval"), "ask", "user", "?"),
         "held": Badge(_("On hold"), "hold", "hand-stop", "‖"),
         "healing": Badge(_("Healing"), "heal", "refresh", "↻"),
+        "repair": Badge(_("In repair"), "hold", "tool", "+"),
         "not-ready": Badge(_("Not ready"), "ask", "plug", "○"),
         "silent": Badge(_("Agent not reporting"), "off", "wifi-off", "…"),
         "cordoned": Badge(_("Cordoned"), "off", "lock", "∅"),

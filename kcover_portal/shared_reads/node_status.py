@@ -23,6 +23,7 @@ STATUSES: Final[Mapping[str, str | Promise]] = {  # the most urgent first; a nod
     "approval": _("Awaiting approval"),
     "held": _("On hold"),
     "healing": _("Healing"),
+    "repair": _("In repair"),
     "not-ready": _("Not ready"),
     "silent": _("Agent not reporting"),
     "cordoned": _("Cordoned"),
@@ -47,7 +48,7 @@ def in_status(status: str, *, now: datetime) -> Q:
     left = _nodes(Rescue.objects.filter(needs_person.LEFT_TO_PEOPLE))
     rescues = Rescue.objects.filter(state__in=lifecycle.OPEN_RESCUE)
     opened, asks = _nodes(rescues), _nodes(rescues.filter(needs_person.AWAITING_APPROVAL))
-    on_hold = _nodes(rescues.filter(state=Rescue.State.HELD))
+    on_hold, away = _nodes(rescues.filter(state=Rescue.State.HELD)), _nodes(rescues.filter(needs_person.IN_REPAIR))
     faults = Incident.objects.filter(state=Incident.State.OPEN, is_user_fault=False)
     faulty, blocked = _nodes(faults.exclude(node=None)), _nodes(_blocked_decisions())
     silent = Q(agent__isnull=False, agent__seen_at__lt=now - fleet.AGENT_SILENT_AFTER)
@@ -60,7 +61,8 @@ def in_status(status: str, *, now: datetime) -> Q:
             "attention": left,
             "approval": ~left & opened & asks,
             "held": ~left & ((opened & ~asks & on_hold) | (~opened & faulty & blocked)),
-            "healing": ~left & opened & ~asks & ~on_hold,
+            "healing": ~left & opened & ~asks & ~on_hold & ~away,
+            "repair": ~left & away,
             "faulty": ~left & ~opened & faulty & ~blocked,
             "unknown": calm & ~here,
             "not-ready": calm & here & ~ready,

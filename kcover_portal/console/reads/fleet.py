@@ -74,12 +74,15 @@ def state_of(
     left: bool,
     rescue: str | None,
     awaiting: bool,
+    in_repair: bool,
     held_back: bool,
 ) -> str:
     """The state of a node: the most urgent one that applies, in the order of ``presentation.NODE``."""
     if left:
         return "attention"
     if rescue:
+        if in_repair:
+            return "repair"
         return "approval" if awaiting else "held" if rescue == Rescue.State.HELD else "healing"
     if faulty:
         return "held" if held_back else "faulty"
@@ -124,7 +127,7 @@ class _NodeRelations:
     """Faults, rescues and decisions of nodes, by node key."""
 
     faults: dict[int, list[dict[str, Any]]]
-    rescues: dict[int, tuple[int, str, bool]]
+    rescues: dict[int, tuple[int, str, bool, bool]]
     left: dict[int, int]
     held_back: set[int]
 
@@ -165,6 +168,7 @@ def _tiles(selected: Q, relations: _NodeRelations, *, now: datetime) -> list[Til
             left=pk in relations.left,
             rescue=rescue[1] if rescue else None,
             awaiting=rescue[2] if rescue else False,
+            in_repair=rescue[3] if rescue else False,
             held_back=pk in relations.held_back,
         )
         opened = rescue[0] if rescue else relations.left.get(pk)
@@ -185,13 +189,16 @@ def _faults(where: Q) -> dict[int, list[dict[str, Any]]]:
     return by_node
 
 
-def _rescues(where: Q) -> tuple[dict[int, tuple[int, str, bool]], dict[int, int]]:
-    """Open rescues as (key, state, awaiting approval) by node, and rescues that handed their node to people."""
+def _rescues(where: Q) -> tuple[dict[int, tuple[int, str, bool, bool]], dict[int, int]]:
+    """Open rescues as (key, state, awaiting approval, in repair) by node, and rescues that left their node to people."""
     rows = Rescue.objects.filter(where)
     waiting = set(rows.filter(needs_person.AWAITING_APPROVAL).values_list("node_id", flat=True))
-    opened = rows.filter(state__in=lifecycle.OPEN_RESCUE).values_list("node_id", "pk", "state")
+    opened = rows.filter(state__in=lifecycle.OPEN_RESCUE).annotate(
+        away=ExpressionWrapper(needs_person.IN_REPAIR, output_field=BooleanField())
+    )
+    columns = opened.values_list("node_id", "pk", "state", "away")
     left = rows.filter(needs_person.LEFT_TO_PEOPLE).order_by("pk").values_list("node_id", "pk")
-    return {node: (pk, state, node in waiting) for node, pk, state in opened}, dict(left)
+    return {node: (pk, state, node in waiting, away) for node, pk, state, away in columns}, dict(left)
 
 
 def _held_back(where: Q) -> set[int]:

@@ -181,7 +181,7 @@ def why_not_healing(node: Node, *, state: str, open_incidents: Sequence[Incident
     if rescue is not None and held:
         text = _("Rescue %(number)d is blocked: %(because)s") % {"number": rescue.pk, "because": held}
         return [Explanation(text, "rescue", rescue.pk, rescue.due_at), *_bounds(node, now=now)]
-    if state == "healing":
+    if state in ("healing", "repair"):
         return []
     found = _bounds(node, now=now)
     left = needs_person.left_to_people().filter(node=node).first()

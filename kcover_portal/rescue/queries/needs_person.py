@@ -9,12 +9,21 @@ from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
 
 from kcover.plans import lifecycle
 from kcover_portal.incidents.models import STORM, Incident
-from kcover_portal.rescue.models import Decision, Rescue
+from kcover_portal.rescue.models import Decision, Rescue, Step
 
 AWAITING_APPROVAL = Q(state=Rescue.State.HELD, hold=Rescue.Hold.APPROVAL)
 # A person must act: an open rescue asks for it, or a rescue ended badly and its marks are still on the node.
 LEFT_TO_PEOPLE = (Q(needs_human=True, state__in=lifecycle.OPEN_RESCUE) & ~AWAITING_APPROVAL) | (
     (Q(needs_human=True) | Q(state=Rescue.State.FAILED)) & Q(state__in=lifecycle.CLOSED_RESCUE) & ~Q(marks={})
+)
+# The repair desk or another system has the node: the portal waits until it is handed back.
+IN_REPAIR = Q(
+    Exists(
+        Step.objects.filter(
+            rescue=OuterRef("pk"), name__in=("repair", "offline"), state__in=(Step.State.RUNNING, Step.State.WAITING)
+        )
+    ),
+    state__in=(Rescue.State.RUNNING, Rescue.State.WAITING),
 )
 LEDGER = "ledger"  # the kind of an incident about the audit log
 KINDS = {"approval": AWAITING_APPROVAL, "people": LEFT_TO_PEOPLE}

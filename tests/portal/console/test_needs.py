@@ -233,6 +233,15 @@ def test_tiles_add_up_and_open_the_lists_that_they_count(make, person):
         state="failed",
         marks={"cordon": True},
     )
+    away = Rescue.objects.create(
+        cluster=world.cluster,
+        node=world.node("gpu-9"),
+        origin="manual",
+        requested_by="user:x",
+        opened_at=world.now,
+        state="waiting",
+    )
+    Step.objects.create(rescue=away, index=0, name="repair", state="waiting")
     client = person("viewer")
     page = client.get("/")
     counts = {count.state: count.number for count in page.context["counts"]}
@@ -241,7 +250,7 @@ def test_tiles_add_up_and_open_the_lists_that_they_count(make, person):
         listed = client.get(f"/nodes/?{count.query}").context["page"].paginator.count
         assert (count.state, listed) == (count.state, count.number)
     assert {state for state, number in counts.items() if number} >= {
-        *("attention", "faulty", "approval", "held", "healing", "not-ready", "cordoned", "healthy"),
+        *("attention", "faulty", "approval", "held", "healing", "repair", "not-ready", "cordoned", "healthy"),
     }
     assert list(node_status.STATUSES) == list(tiles.URGENCY)
     assert filtersets.NodeFilter({"status": "no-such"}).is_valid() is False

@@ -23,6 +23,7 @@ CALM = {
     "left": False,
     "rescue": None,
     "awaiting": False,
+    "in_repair": False,
     "held_back": False,
 }
 
@@ -40,6 +41,7 @@ CALM = {
         ({"faulty": True, "rescue": "running", "ready": False, "unschedulable": True}, "healing"),
         ({"faulty": True, "rescue": "held"}, "held"),
         ({"faulty": True, "rescue": "held", "awaiting": True}, "approval"),
+        ({"faulty": True, "rescue": "waiting", "in_repair": True}, "repair"),
         ({"left": True, "rescue": "held", "faulty": True}, "attention"),
     ],
 )
