@@ -120,7 +120,12 @@ class Act:
 
     def title(self) -> reasons.Reason:
         """The act in a few words."""
-        return reasons.of(f"audit.{self.verb}")
+        return self.title_of(self.verb)
+
+    @classmethod
+    def title_of(cls, verb: str) -> reasons.Reason:
+        """The title of the acts with one of this class's verbs."""
+        return reasons.of(f"audit.{verb}")
 
     def to_entry(self) -> Columns:
         """The columns of the entry."""

@@ -73,10 +73,11 @@ class ClusterCall(Act, subject="{target}"):
     pair_plan: int | None = None
     job_order: int | None = None
 
-    def title(self) -> Reason:
+    @classmethod
+    def title_of(cls, verb: str) -> Reason:
         """The call and its phase."""
-        _, _, phase = self.verb.rpartition(".")
-        return reasons.of(f"audit.call_{phase}", call=reasons.of(f"audit.call.{self.call.value}"))
+        call, _, phase = verb.rpartition(".")
+        return reasons.of(f"audit.call_{phase}", call=reasons.of(f"audit.call.{call}"))
 
 
 class ClusterCallBegun(ClusterCall, verb="{call}.begun"):

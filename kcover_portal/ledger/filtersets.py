@@ -15,6 +15,7 @@ from django_filters import fields
 
 from kcover.values import durations
 from kcover_portal.ledger.models import Entry
+from kcover_portal.ledger.queries import titles
 
 
 class MomentField(fields.IsoDateTimeField):
@@ -91,10 +92,11 @@ class EntryFilter(Period):
         fields: tuple[str, ...] = ()
 
     def search(self, rows: QuerySet[Entry], name: str, value: str) -> QuerySet[Entry]:
-        """Keeps entries whose actor, verb, subject or node contains the text."""
+        """Keeps entries whose actor, verb, its title, subject or node contains the text."""
         return rows.filter(
             Q(actor__icontains=value)
             | Q(verb__icontains=value)
             | Q(subject__icontains=value)
             | Q(node__icontains=value)
+            | Q(verb__in=titles.verbs_titled(value))
         )
