@@ -6,9 +6,11 @@ from http import HTTPStatus
 from typing import Any, Protocol, runtime_checkable
 
 from django import forms
+from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from kcover.decisions import guards
 from kcover_portal.accounts.services import RetryLater
@@ -55,7 +57,7 @@ def act(
         if step_up:
             confirm(request)
         try:
-            return do(form.cleaned_data, timezone.now()) or lead(request, back)
+            return do(form.cleaned_data, timezone.now()) or _done(request, back, **shown)
         except (FieldError, guards.SettingError) as error:
             _refuse(form, error)
         except Refused as error:
@@ -63,6 +65,13 @@ def act(
             form.add_error(None, localization.say(error.reason))
     response = ask(request, form, back=back, **shown, **more())
     return later(response, refusal) if refusal else response
+
+
+def _done(request: Request, back: str, *, title: object = "", verb: object = "", **_shown: object) -> HttpResponse:
+    """Leads back. The next page says what was saved; other acts show there what they do."""
+    if str(verb) == _("Save"):
+        messages.success(request, _("Saved: %(title)s") % {"title": title})
+    return lead(request, back)
 
 
 def _refuse(form: forms.BaseForm, error: FieldError | guards.SettingError) -> None:

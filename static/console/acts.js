@@ -1,6 +1,6 @@
 // Acts are replaced when their page is refreshed. The act that had the focus, or that opened the dialog which closes, has
-// the focus again; so has a link. The acts of a node change with its state: if an act does not apply any more, the first
-// one has it.
+// the focus again; so has a link, also if the dialog leads back to this page. The acts of a node change with its state:
+// if an act does not apply any more, the first one has it.
 
 const acts = document.getElementById("node-acts"); // on the page of a node
 const dialog = document.getElementById("dialog");
@@ -29,7 +29,7 @@ document.addEventListener("htmx:beforeRequest", ({ detail }) => {
 function stand(selector) {
   if (!selector || document.activeElement !== document.body) return;
   const other = selector.startsWith("#") ? acts?.querySelector("a") : null;
-  (document.querySelector(selector) ?? other)?.focus();
+  (document.querySelector(`#live ${selector}`) ?? document.querySelector(selector) ?? other)?.focus();
 }
 document.addEventListener("htmx:afterSwap", () => {
   stand(focused);
@@ -39,3 +39,12 @@ dialog.addEventListener("close", () => {
   stand(opener);
   opener = "";
 });
+
+// The page that a dialog leads back to is a new one. Another tab has a place of its own for this.
+const OPENER = "opener";
+addEventListener("pagehide", () => {
+  if (dialog.open && opener) sessionStorage.setItem(OPENER, JSON.stringify([location.pathname, opener]));
+});
+const [path, selector] = JSON.parse(sessionStorage.getItem(OPENER) ?? "[]");
+sessionStorage.removeItem(OPENER);
+if (path === location.pathname) stand(selector);

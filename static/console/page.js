@@ -135,6 +135,10 @@ function say(text, milliseconds = 1800) {
   quiet = setTimeout(() => (toast.textContent = ""), milliseconds);
 }
 
+// What an act before this page has done is said at its top, which may be out of sight: the focus is where it was.
+const done = document.querySelector("#main > p[role=status]")?.textContent;
+if (done) say(done, 6000);
+
 // A click that got no answer, or an error, says so. A refresh of a region is no click: the live link shows it.
 function unanswered(event, text) {
   const { elt, target } = event.detail;

@@ -157,6 +157,8 @@ def test_a_group_of_nodes_gets_a_budget_and_loses_it(open_page: Open):
     dialog.get_by_role("button", name="Save").click()
     gauge = page.locator(".gauge").filter(has_text="label kubernetes.io/hostname")
     expect(gauge).to_contain_text("of 2")
+    expect(page.locator("#toast")).to_have_text("Saved: Budget of a group in sim")
+    expect(page.get_by_role("link", name="Limit a group of nodes in sim")).to_be_focused()
     assert clicks(page) == 2  # the link and Save
     gauge.get_by_role("link", name="Change").click()
     expect(dialog.get_by_label("Names")).to_have_value("kubernetes.io/hostname")

@@ -190,7 +190,7 @@ def _faults(where: Q) -> dict[int, list[dict[str, Any]]]:
 
 
 def _rescues(where: Q) -> tuple[dict[int, tuple[int, str, bool, bool]], dict[int, int]]:
-    """Open rescues as (key, state, awaiting approval, in repair) by node, and rescues that left their node to people."""
+    """Open rescues as (key, state, awaiting approval, in repair) by node; rescues that left theirs to people."""
     rows = Rescue.objects.filter(where)
     waiting = set(rows.filter(needs_person.AWAITING_APPROVAL).values_list("node_id", flat=True))
     opened = rows.filter(state__in=lifecycle.OPEN_RESCUE).annotate(
