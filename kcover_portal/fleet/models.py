@@ -5,7 +5,7 @@ import uuid
 from django.core.validators import MaxLengthValidator, MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
 from django.utils.functional import cached_property
-from django.utils.translation import gettext_lazy as _
+from django.utils.translation import gettext_lazy as _, pgettext_lazy
 
 from kcover import reasons
 from kcover.nodes import scopes
@@ -60,7 +60,7 @@ class Cluster(ModelWithSecrets):
     class JobRecovery(models.TextChoices):
         OFF = "off", _("Off")
         SHADOW = "shadow", _("Shadow")
-        APPROVE = "approve", _("Approve")
+        APPROVE = "approve", pgettext_lazy("mode", "Approve")
         ENFORCE = "enforce", _("Enforce")
 
     class BurnIn(models.TextChoices):

@@ -1,7 +1,7 @@
 """Rows that the portal's processes share: the installation, heartbeats, leases, remembered hashes and counters."""
 
 from django.db import models
-from django.utils.translation import gettext_lazy as _
+from django.utils.translation import gettext_lazy as _, pgettext_lazy
 
 
 class Mode(models.TextChoices):
@@ -9,7 +9,7 @@ class Mode(models.TextChoices):
 
     PAUSED = "paused", _("Paused")
     SHADOW = "shadow", _("Shadow")
-    APPROVE = "approve", _("Approve")
+    APPROVE = "approve", pgettext_lazy("mode", "Approve")
     ENFORCE = "enforce", _("Enforce")
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from django.db.models import Count, F, QuerySet, TextField, Value
+from django.db.models import Case, Count, F, Min, QuerySet, TextField, Value, When
 from django.db.models.expressions import Combinable
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast, Coalesce, NullIf
@@ -72,9 +72,9 @@ def unknown(cluster: Cluster, scope: scopes.Scope, *, among: QuerySet[Node] | No
 
 
 def values(cluster: Cluster, kind: str, *, among: QuerySet[Node], like: str = "") -> list[tuple[str, int]]:
-    """Returns the values of a kind with their numbers of nodes, by name: names, pools, or those of a domain.
+    """Returns the values of a kind with their numbers of nodes: names, pools, or those of a domain.
 
-    ``like``: only values that contain this text. Labels have no values to offer.
+    Those with GPU nodes come first, each part by name. ``like``: only values that contain this text. Labels have no values to offer.
     """
     rows = among.filter(cluster=cluster, in_cluster=True).order_by()
     found: dict[str, Combinable] = {"nodes": F("name"), "pools": F("pool")}
@@ -83,8 +83,9 @@ def values(cluster: Cluster, kind: str, *, among: QuerySet[Node], like: str = ""
     if kind not in found:
         return []
     named = rows.annotate(value=found[kind]).exclude(value="").filter(value__icontains=like)
-    counted = named.values_list("value").annotate(number=Count("pk")).order_by("value")
-    return [(value, number) for value, number in counted[:MAX_VALUES]]
+    gpus_first = Min(Case(When(gpus__gt=0, then=Value(0)), default=Value(1)))
+    counted = named.values("value").annotate(number=Count("pk"), bare=gpus_first).order_by("bare", "value")
+    return [(value, number) for value, number in counted.values_list("value", "number")[:MAX_VALUES]]
 
 
 def _label(key: str) -> Combinable:

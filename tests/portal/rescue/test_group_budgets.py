@@ -187,3 +187,10 @@ def test_a_try_on_past_faults_holds_what_a_group_would_have_held(make) -> None:
     facts = replay.counts(node, second, situations.situation(node, second, now=at))
     assert facts is not None
     assert facts.scoped == {"0": guards.Slots(by="rack", name="r2, …", eligible=2, taken=1)}
+
+
+def test_values_with_gpu_nodes_are_offered_first(world: World) -> None:
+    world.kube.add_node("a-cpu", gpus=0)
+    world.sync()
+    every = type(world.node()).objects.filter(cluster=world.cluster)
+    assert [value for value, _ in node_scopes.values(world.cluster, "nodes", among=every)][-1] == "a-cpu"
