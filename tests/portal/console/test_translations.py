@@ -57,3 +57,9 @@ def test_every_text_of_the_templates_is_translated(catalog: gettext.GNUTranslati
     for path in [path for folder in SPEAKING for path in folder.rglob("*.py")]:
         asked |= set(CALL.findall(path.read_text(encoding="utf-8")))
     assert sorted(asked - known) == []
+
+
+def test_approval_has_one_word_in_chinese():
+    """审批 is the process: who must, may or is asked to answer. 批准 is the answer that allows it."""
+    strayed = re.compile("(等待|需|须|未经|不能|只能|无权|可以)[^，。；：、]*批准")
+    assert [text for _, strings in entries() for text in strings if strayed.search(text)] == []
