@@ -74,7 +74,8 @@ def unknown(cluster: Cluster, scope: scopes.Scope, *, among: QuerySet[Node] | No
 def values(cluster: Cluster, kind: str, *, among: QuerySet[Node], like: str = "") -> list[tuple[str, int]]:
     """Returns the values of a kind with their numbers of nodes: names, pools, or those of a domain.
 
-    Those with GPU nodes come first, each part by name. ``like``: only values that contain this text. Labels have no values to offer.
+    Those with GPU nodes come first, each part by name. ``like``: only values that contain this text. Labels have no
+    values to offer.
     """
     rows = among.filter(cluster=cluster, in_cluster=True).order_by()
     found: dict[str, Combinable] = {"nodes": F("name"), "pools": F("pool")}
