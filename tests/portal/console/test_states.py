@@ -12,6 +12,7 @@ from kcover_portal.fleet.models import Agent, Gpu, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue import services
 from kcover_portal.rescue.queries import needs_person
+from tests.portal.console.conftest import Person
 from tests.portal.rescue.world import NODE, World
 
 CALM = {
@@ -64,6 +65,23 @@ def test_a_node_goes_from_healthy_over_healing_to_healthy(world: World):
     world.until("succeeded")
     world.sync()
     assert word(world) == "healthy"
+
+
+def test_a_node_that_a_person_took_offline_says_so_wherever_its_state_is_shown(world: World, person: Person):
+    services.request(world.node(), "offline", actor="user:ann", reason="ticket 7", now=world.now)
+    for _ in range(10):
+        world.work()
+        world.pass_time()
+    assert (world.step("repair").state, word(world)) == ("waiting", "repair")
+    client = person("viewer")
+    place = f"{world.cluster.name}/{NODE}"
+    assert [row.name for row in client.get("/nodes/?status=repair").context["page"].object_list] == [NODE]
+    assert list(client.get("/nodes/?status=healing").context["page"].object_list) == []
+    assert client.get(f"/nodes/{place}/").context["state"] == "repair"
+    assert [row["name"] for row in client.get("/api/v1/nodes/?status=repair").json()["results"]] == [NODE]
+    assert client.get(f"/api/v1/nodes/{place}/").json()["stage"] == "repair"
+    counts = {count.state: count.number for count in client.get("/").context["counts"]}
+    assert (counts["repair"], counts["healing"]) == (1, 0)
 
 
 def test_a_rescue_that_stops_is_left_to_people_until_released(world: World):
