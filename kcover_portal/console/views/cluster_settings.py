@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from django.contrib import messages
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
@@ -120,7 +121,9 @@ def open_changes(request: Request, clusters: list[Cluster]) -> list[dict[str, An
 
 
 def ask_second(request: Request, row: Cluster, kind: str, changes: Mapping[str, Any], *, reason: str) -> HttpResponse:
+    """Store a change that waits for another admin, lead to the safety page and say there that it is not in force."""
     second_admins.request(row, kind, changes, who=request.user, reason=reason, now=timezone.now())
+    messages.warning(request, _("Not in force yet: another admin must confirm this change."))
     return lead(request, reverse("console:safety"))
 
 

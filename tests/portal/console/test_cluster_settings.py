@@ -39,6 +39,15 @@ def test_a_topology_is_set_and_shown(anna: Client, east: Cluster) -> None:
     assert "example.com/team" in anna.get("/safety/").content.decode()
 
 
+def test_save_says_what_is_in_force_and_what_waits(anna: Client, east: Cluster) -> None:
+    def said(answer: Any) -> list[str]:
+        assert answer.status_code == 302
+        return [message.level_tag for message in anna.get("/safety/").context["messages"]]
+
+    assert said(anna.post("/safety/east/people/", {"hand_approval": "always", **TICKED})) == ["success"]
+    assert said(anna.post("/safety/east/people/", {"hand_approval": "never", **TICKED})) == ["warning"]
+
+
 def test_a_bad_label_key_is_shown_at_its_field(anna: Client, east: Cluster) -> None:
     refused = anna.post("/safety/east/topology/", {"rack": "no key!", **WHY})
     assert refused.status_code == 422
